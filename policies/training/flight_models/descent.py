@@ -19,9 +19,9 @@ GREATEST_NORM = 10.0
 
 @dataclass(frozen=True)
 class Descent:
-    """Of a training. seconds: of processor time, after which it ends."""
+    """Of a training. seconds: of processor time, after which it ends; its rate falls with whichever ends first."""
 
-    updates: int = 300
+    updates: int = 600
     batch: int = 96
     rate: float = 4e-3
     seconds: float = 60.0
@@ -60,8 +60,9 @@ def descend(parameters: Sequence[Tensor], loss: Callable[[Flights], Tensor], dat
     best, kept, last, begin = None, [p.detach().clone() for p in parameters], 0, time.process_time()
     before = torch.zeros(members)
     for update in range(how.updates + 1):
-        late = time.process_time() - begin > how.seconds
-        if update % EVERY == 0 or update == how.updates or late:
+        spent = max(update / max(how.updates, 1), (time.process_time() - begin) / how.seconds)
+        late = spent >= 1.0
+        if update % EVERY == 0 or late:
             with torch.no_grad():
                 now = torch.nan_to_num(loss(held).mean(1), nan=math.inf)
             before = now if best is None else before
@@ -73,10 +74,10 @@ def descend(parameters: Sequence[Tensor], loss: Callable[[Flights], Tensor], dat
                 else:
                     keep[better] = parameter.detach()[better]
             last = update if better.any() else last
-            if late or update == how.updates or update - last >= EVERY * PATIENCE:
+            if late or update - last >= EVERY * PATIENCE:
                 break
         for group in optimizer.param_groups:
-            group["lr"] = how.rate * 0.5 * (1 + math.cos(math.pi * update / max(how.updates, 1)))
+            group["lr"] = how.rate * 0.5 * (1 + math.cos(math.pi * spent))
         which = torch.randint(len(train.block), (how.batch,), generator=generator)
         batch = train.of(which)
         optimizer.zero_grad()

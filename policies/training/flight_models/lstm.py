@@ -1,8 +1,8 @@
 """An LSTM as a baseline: what a network without physics learns of the same flights.
 
-It is told velocity and gravity's direction in body axes, body rates and what the motors were told, remembers (Hochreiter
-and Schmidhuber, Neural Computation 9(8), 1997), and says specific force and angular acceleration, which are integrated
-as the simulator does. Its memory is filled by what was measured in the fifth of a second before a stretch.
+It is told velocity and gravity's direction in body axes, body rates and what the motors were told, remembers
+(Hochreiter and Schmidhuber, Neural Computation 9(8), 1997), and says specific force and angular acceleration, which are
+integrated as the simulator does. Its memory is filled by what was measured in the fifth of a second before a stretch.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ def trained(records: Sequence[FlightRecord], descent: Descent | None = None) -> 
 
     def loss(which: Flights) -> Tensor:
         model, memory = net.model(which)
-        return rollout.losses(rollout.errors(rollout.flown(which, model, 1, none, memory), which, none), scale)
+        error = rollout.errors(rollout.flown(which, model, 1, none, memory), which, none)
+        return rollout.losses(torch.cat([error[..., :12], torch.zeros_like(error[..., 12:])], -1), scale)
 
     descend(list(net.parameters()), loss, data, 1, descent or Descent())
 
@@ -104,7 +105,7 @@ def trained(records: Sequence[FlightRecord], descent: Descent | None = None) -> 
 
 
 def held(still: Tensor, which: Flights) -> Tensor:
-    """Errors [1, S, L, 12] of staying at rest at the start's state ``still`` [S, L, 16]."""
+    """Errors [1, S, L, 15] of staying at rest at the start's state ``still`` [S, L, 16]."""
     states = [State(*(still[None, :, k, place] for place in (rollout.POSITION, QUAT, VELOCITY, RATES)))
               for k in range(still.shape[1])]
     return rollout.errors(states, which, torch.zeros(3))

@@ -118,8 +118,11 @@ class Network:
             return rollout.errors(rollout.flown(which, self.model(along, beyond), models, bias), which, bias)
 
         with torch.no_grad():
-            scale = rollout.scales(errors(data.of(~data.held_out), 1, False))
-        found = descend(self.parameters(), lambda which: rollout.losses(errors(which, self.members, True), scale),
+            alone = errors(data.of(~data.held_out), 1, False)
+            off = torch.zeros(15)  # the accelerometer's bias, which would else become a push
+            off[12:] = alone[0, ..., 12:].mean((0, 1))
+            scale = rollout.scales(alone - off)
+        found = descend(self.parameters(), lambda which: rollout.losses(errors(which, self.members, True) - off, scale),
                         data, self.members, how)
         return self.ensemble(), found
 
@@ -152,9 +155,8 @@ def rotors(where: Stretches, how: Flown, reference_v: float) -> Numbers:
 
 def along(where: Stretches, spin: Numbers) -> Numbers:
     """[S, L, 4] means of rotor speeds in each step of the stretches that lie in one block."""
-    at = where.at
-    block = at * where.record.step // rollout.BLOCK_S
-    at = at[block[:, 0] == block[:, -1]]
+    block = rollout.block_of(where.record)[where.at]
+    at = where.at[block[:, 0] == block[:, -1]]
     ends = np.minimum(np.arange(len(spin)) + 1, len(spin) - 1)
     sums = np.concatenate([np.zeros((1, 4)), np.cumsum(0.5 * (spin + spin[ends]), 0)])
     return np.asarray((sums[at[:, 1:]] - sums[at[:, :-1]]) / where.stride)

@@ -2,9 +2,9 @@
 
 A model says specific force [m/s^2] and angular acceleration [rad/s^2] in body axes; attitude, velocity and position
 follow by kinematics, so that nothing of these needs to be learned. M models (members of an ensemble) fly S stretches at
-once. The loss compares rates, velocity, attitude and position at each step with what was measured, each in units of the
-error that the physics alone (or another reference) makes there, by a pseudo-Huber function: a touch or a gust counts
-less.
+once. The loss compares rates, velocity, attitude and position at each step with what was measured, and specific force
+with the accelerometer, each in units of the error that the physics alone (or another reference) makes there, by a
+pseudo-Huber function: a touch or a gust counts less.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from temporeal.sim.identification.record import FlightRecord, Numbers
-from temporeal.sim.identification.shooting import POSITION, QUAT, RATES, VELOCITY
+from temporeal.sim.identification.shooting import FORCE, POSITION, QUAT, RATES, VELOCITY
 from temporeal.sim.identification.validation.stretches import Stretches
 from temporeal.sim.physics.quadrotor.dynamics import GRAVITY
 
 BLOCK_S, FOLD = 4.0, 5
-"""Every fifth block of four seconds is held out: neighbouring stretches are alike."""
+"""Every fifth block of four seconds of a record is held out: neighbouring stretches are alike."""
 FLOOR = 0.2
 """Of the last step's error, below which no step's error is taken to be: early ones are noise of the sensors."""
 
@@ -48,12 +49,13 @@ class Flights:
 
 @dataclass
 class State:
-    """[M, S, ...] position, quaternion, velocity (world), body rates."""
+    """[M, S, ...] position, quaternion, velocity (world), body rates; specific force of the step that ended here."""
 
     position: Tensor
     quat: Tensor
     velocity: Tensor
     rates: Tensor
+    force: Tensor | None = None
 
 
 Model = Callable[[int, State, Tensor, object], tuple[Tensor, Tensor, object]]
@@ -69,18 +71,29 @@ def whole(where: Stretches, before: int = 0) -> Flights:
 
 def flights(where: Sequence[Stretches], before: int = 0) -> Flights:
     """All stretches that lie in one block each."""
-    measured, commands, blocks, first = [], [], [], 0
+    measured, commands, blocks, held, first = [], [], [], [], 0
     for each in where:
-        block = each.at * each.record.step // BLOCK_S
+        block = block_of(each.record)[each.at]
         whole = block[:, 0] == block[:, -1]
         measured.append(each.measured(before)[whole])
         commands.append(each.commands(before)[whole])
         blocks.append(first + block[whole, 0])
+        held.append(block[whole, 0] % FOLD == FOLD // 2)
         first += int(block.max()) + 1 if len(block) else 0
     block = torch.from_numpy(np.concatenate(blocks)).long()
     return Flights(where[0].dt, torch.from_numpy(np.concatenate(measured)).float(),
-                   torch.from_numpy(np.concatenate(commands)).float(), block, block % FOLD == FOLD // 2,
+                   torch.from_numpy(np.concatenate(commands)).float(), block, torch.from_numpy(np.concatenate(held)),
                    torch.arange(len(block)), before)
+
+
+def block_of(record: FlightRecord) -> NDArray[np.int64]:
+    """[T] number of the block that a sample lies in."""
+    return (np.arange(len(record.command)) * record.step // BLOCK_S).astype(np.int64)
+
+
+def held_out(record: FlightRecord) -> FlightRecord:
+    """The record of which only held-out blocks are usable."""
+    return record.only(block_of(record) % FOLD == FOLD // 2)
 
 
 def cross(a: Tensor, b: Tensor) -> Tensor:
@@ -115,7 +128,7 @@ def advanced(state: State, force: Tensor, turning: Tensor, dt: float) -> State:
     fall[..., 2] = GRAVITY
     velocity = state.velocity + dt * (rotate(half, force) - fall)
     return State(state.position + 0.5 * dt * (state.velocity + velocity), turned(state.quat, dt * middle), velocity,
-                 state.rates + dt * turning)
+                 state.rates + dt * turning, force)
 
 
 def at_start(which: Flights, models: int, rate_bias: Tensor) -> State:
@@ -136,7 +149,8 @@ def flown(which: Flights, model: Model, models: int, rate_bias: Tensor, memory: 
 
 
 def errors(states: Sequence[State], which: Flights, rate_bias: Tensor) -> Tensor:
-    """[M, S, L, 12] of rates, velocity, attitude (rotation vector), position; 0 where it was not measured."""
+    """[M, S, L, 15] of rates, velocity, attitude (rotation vector), position, and specific force at each step's
+    beginning; 0 where it was not measured."""
     measured = which.measured[None, :, which.before + 1 :]
     quat = torch.stack([state.quat for state in states], 2)
     apart = conjugate(quat)
@@ -148,20 +162,29 @@ def errors(states: Sequence[State], which: Flights, rate_bias: Tensor) -> Tensor
         measured[..., RATES] - torch.stack([state.rates for state in states], 2) - rate_bias,
         measured[..., VELOCITY] - torch.stack([state.velocity for state in states], 2),
         2 * vector * scalar.sign(),
-        measured[..., POSITION] - torch.stack([state.position for state in states], 2)], -1)
+        measured[..., POSITION] - torch.stack([state.position for state in states], 2),
+        felt(states, which)], -1)
     return torch.nan_to_num(found, nan=0.0)
 
 
+def felt(states: Sequence[State], which: Flights) -> Tensor:
+    """[M, S, L, 3] errors of specific force; none of models that are not asked for it."""
+    forces = [state.force for state in states if state.force is not None]
+    if not forces:
+        return torch.zeros(*states[0].rates.shape[:2], len(states), 3)
+    return which.measured[None, :, which.before : -1, FORCE] - torch.stack(forces, 2)
+
+
 def scales(error: Tensor) -> Tensor:
-    """[L, 4] sizes of errors [1, S, L, 12] by step and by what is compared; 1 where nothing is."""
-    size = error[0].reshape(*error.shape[1:3], 4, 3).square().mean((0, 3)).sqrt()
-    size = (size.square() + (FLOOR * size[-1]).square()).sqrt()
+    """[L, 5] sizes of errors [1, S, L, 15] by step and by what is compared; 1 where nothing is."""
+    size = error[0].reshape(*error.shape[1:3], 5, 3).square().mean((0, 3)).sqrt()
+    size = (size.square() + (FLOOR * size.amax(0)).square()).sqrt()
     return torch.where(size > 0, size, torch.ones_like(size))
 
 
 def losses(error: Tensor, scale: Tensor) -> Tensor:
-    """[M, S] pseudo-Huber loss of errors [M, S, L, 12] in units of ``scale`` [L, 4]."""
-    unit = error.reshape(*error.shape[:3], 4, 3) / scale[..., None]
+    """[M, S] pseudo-Huber loss of errors [M, S, L, 15] in units of ``scale`` [L, 5]."""
+    unit = error.reshape(*error.shape[:3], 5, 3) / scale[..., None]
     return ((1 + unit.square()).sqrt() - 1).mean((2, 3, 4))
 
 

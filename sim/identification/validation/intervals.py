@@ -49,7 +49,9 @@ class LeftOver:
 
     def named(self) -> dict[str, dict[str, float]]:
         """As in a file."""
-        axes = lambda values: dict(zip("xyz", map(float, values)))  # noqa: E731
+        def axes(values: Numbers) -> dict[str, float]:
+            return dict(zip("xyz", map(float, values)))
+
         return {**{name: axes(each) for name, each in zip(CHANNELS, self.sensors)},
                 "attitude": {**axes(self.sensors[2]), "seconds": self.attitude_s},
                 "turning": {**axes(self.turning), "seconds": self.turning_s},
@@ -59,8 +61,8 @@ class LeftOver:
 def of_names(what: Mapping[str, Mapping[str, float]]) -> LeftOver:
     """What :meth:`LeftOver.named` said."""
     axes = {name: np.array([each[axis] for axis in "xyz"]) for name, each in what.items()}
-    return LeftOver(np.array([axes[name] for name in CHANNELS]), what["attitude"]["seconds"], axes["turning"], what["turning"]["seconds"],
-                    axes["pushing"], what["pushing"]["seconds"])
+    return LeftOver(np.array([axes[name] for name in CHANNELS]), what["attitude"]["seconds"], axes["turning"],
+                    what["turning"]["seconds"], axes["pushing"], what["pushing"]["seconds"])
 
 
 def left_over(how: Flown, reference_v: float, where: Sequence[Stretches], ensemble: Ensemble | None = None,

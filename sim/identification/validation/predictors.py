@@ -1,8 +1,8 @@
 """Who predicts: the simulator with some parameters (and residual dynamics), going on as before, a linear model.
 
 The linear model is an ARX (Ljung, System Identification, 1999, section 4.2) of velocity and gravity in body axes and
-body rates over the last steps and commands, by ridge least squares of the next step, iterated. Attitude and position are
-integrated from what it says, so that only dynamics are learned.
+body rates over the last steps and commands, by ridge least squares of the next step, iterated. Attitude and position
+are integrated from what it says, so that only dynamics are learned.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ def simulator(how: Flown, reference_v: float, ensemble: Ensemble | None = None) 
     """The simulator with one parameter vector, and residual dynamics (the mean of their members)."""
 
     def predict(where: Stretches) -> Numbers:
+        if ensemble is not None and not where.record.has_pose:  # it needs to know how fast the robot is
+            return np.full((len(where.begin), where.steps, SIZE), np.nan)
         out = flying.flown(how, where.record, where.begin, reference_v, flying.Beyond(ensemble))[0]
         out[..., RATES] += how.rate_bias[:, None]
         return taken(out, where)[0]

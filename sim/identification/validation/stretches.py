@@ -1,8 +1,8 @@
 """What is predicted and compared: stretches of a record, on a grid of steps of at least 10 ms.
 
 A stretch begins at a measured state; what came before it is known, too (a network that remembers needs it). Everything
-measured or predicted of a sample is one row of 16 numbers, in the order of :mod:`..shooting`: body rates, specific force,
-velocity, quaternion, position.
+measured or predicted of a sample is one row of 16 numbers, in the order of :mod:`..shooting`: body rates, specific
+force, velocity, quaternion, position.
 """
 
 from __future__ import annotations
