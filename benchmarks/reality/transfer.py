@@ -14,6 +14,9 @@ at 5 ms), MuJoCo at 2 ms, gym-pybullet-drones' equations at 250 Hz, crazyflow at
 Its targets are of the worst simulator: how much more of the missions the posterior's policy flies there than the
 nominal one's in its own worst, and than that of the ranges; of three seeds the worst is judged. What is done is not
 done again. A seed takes about ten minutes of a core.
+
+Before it was fixed, one try was seen: seed 1 with 20 s a training, 64 missions each, nothing was changed after it. In
+their worst simulators nominal flew 0.27, ranges 0.88 and the posterior 0.98 of them.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ SEEN = (0.02, 0.98)
 HEAD = """\
 # What the flights below left open of a robot: `temporeal train task=waypoints randomize={name}` draws from it.
 # Means and covariance are in the coordinates that were fitted (natural logarithms of those under logarithm). voltage:
-# of the battery, V, uniform from least to greatest; null: as at reference_v. docs/how-to/randomization.md
+# of the battery, V, uniform from least to greatest; null: as at reference_v. docs/how-to/posterior-randomization.md
 """
 
 
