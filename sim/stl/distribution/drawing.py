@@ -72,10 +72,8 @@ def draw(world: World, family: Family, seed: int, index: int, counts: Counter[tu
     for name, value in (("seed", seed), ("index", index)):
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < SEEDS:
             raise ValueError(f"{name} is {value!r}; a whole number of 0 to 2^63 - 1 is legal")
-    key = [zlib.crc32(f"{family.name}/{world.robot}".encode()), seed, index]
-    rng = np.random.default_rng(np.random.SeedSequence(key))
-    names, weights = list(family.shares), np.array(list(family.shares.values()), float)
-    kind = names[int(rng.choice(len(names), p=weights / weights.sum()))]
+    rng = stream(world, family, seed, index)
+    kind = drawn_kind(rng, family)
     counts = Counter() if counts is None else counts
     own: Counter[str] = Counter()
     for _ in range(family.attempts):
@@ -87,6 +85,18 @@ def draw(world: World, family: Family, seed: int, index: int, counts: Counter[tu
     why = ", ".join(f"{reason} ({count})" for reason, count in own.most_common())
     raise ValueError(f"family {family.name}, kind {kind}, seed {seed}, index {index}: none of {family.attempts} tries "
                      f"was certified: {why}. Smaller radii, fewer discs, a longer horizon_s or more attempts help")
+
+
+def stream(world: World, family: Family, seed: int, index: int) -> np.random.Generator:
+    """The random numbers of one formula; no other family, robot, seed or index has them."""
+    return np.random.default_rng(np.random.SeedSequence(
+        [zlib.crc32(f"{family.name}/{world.robot}".encode()), seed, index]))
+
+
+def drawn_kind(rng: np.random.Generator, family: Family) -> str:
+    """A kind by its share: the first draw of a formula's stream."""
+    weights = np.array(list(family.shares.values()), float)
+    return list(family.shares)[int(rng.choice(len(weights), p=weights / weights.sum()))]
 
 
 def task_settings(found: Drawn, world: World) -> dict[str, Any]:

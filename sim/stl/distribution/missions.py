@@ -10,6 +10,7 @@ Times are samples. Windows are filled in once the witness has shown how long eac
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, log
@@ -152,6 +153,18 @@ class Draft:
         """The mission; ``order``: as drawn where it is left out."""
         done = [i for i, v in enumerate(self.visits) if v.done] if order is None else order
         return Mission(template, tuple(self.places), tuple(self.visits), tuple(done), tuple(watches), nearest, together)
+
+
+def structure(formula: str) -> str:
+    """What is left of a drawn formula's text without its regions, times and stays: ``F (at_1 & F at_2)``.
+
+    Two formulas of one structure differ in where, when and how long. Places are numbered as they occur; what is kept
+    throughout is left out.
+    """
+    body = formula.rsplit(";", 1)[-1].strip().split("\n")[0]
+    body = re.sub(r"G (?=at_)", "", re.sub(r"\[[^\]]*\]", "", body))
+    number: dict[str, str] = {}
+    return re.sub(r"at_\w+", lambda name: number.setdefault(name[0], f"at_{len(number) + 1}"), body)
 
 
 def at(place: str) -> str:

@@ -27,6 +27,7 @@ Pose = tuple[Floats, float]
 SLIGHT = 1e-9  # m or rad: a way that is none
 _COMMAND = {"point": "vel_cmd", "cart": "twist_cmd"}
 TOLERANCE = 1e-5  # of a limit: float32's rounding
+GLIDER_TOLERANCE = 1e-4  # share of a limit: the same, summed up
 
 
 def go(world: World, pose: Pose, target: Floats) -> tuple[Floats, Pose]:
@@ -47,7 +48,7 @@ def pace(world: World) -> float:
 def limits(world: World) -> tuple[Floats, Floats]:
     """Least and greatest command [A]."""
     if world.model == "glider":
-        most = np.full(len(world.low), world.acceleration / sqrt(len(world.low)))
+        most = np.full(len(world.low), world.acceleration)
         return -most, most
     found = load_robot(world.robot).commands
     if list(found) != [_COMMAND[world.model]]:
@@ -86,9 +87,10 @@ def broken_limit(world: World, commands: Floats) -> str | None:
         k, axis = (int(x) for x in np.argwhere(beyond)[0])
         return (f"command {u[k, axis]:g} of axis {axis} at {k * world.dt:g} s is outside {low[axis]:g} to "
                 f"{high[axis]:g}")
-    if world.model == "glider" and (fastest := float(np.linalg.norm(_speeds(world, u), axis=1).max())) > (
-            world.speed + 1e-3):
-        return f"the speed is {fastest:g} m/s; at most {world.speed:g} is legal"
+    if world.model == "glider":
+        for name, rows, most in (("acceleration", u, world.acceleration), ("speed", _speeds(world, u), world.speed)):
+            if (found := float(np.linalg.norm(rows, axis=1).max(initial=0.0))) > most * (1 + GLIDER_TOLERANCE):
+                return f"the {name} is {found:g}; at most {most:g} is legal"
     return None
 
 
@@ -124,9 +126,9 @@ def _glider(world: World, pose: Pose, target: Floats) -> tuple[Floats, Pose]:
     far = float(np.linalg.norm(way))
     if far < SLIGHT:
         return still(world, 0), pose
-    most = float(limits(world)[1][0])  # of one axis, so that every direction may have it
+    most = world.acceleration
     wanted = far / (most * world.dt ** 2)
-    m = max(1, min(int(world.speed / (most * world.dt)), ceil(sqrt(wanted))))
+    m = max(1, min(int(world.speed / (most * world.dt) + SLIGHT), ceil(sqrt(wanted))))
     both = max(m, ceil(wanted / m - SLIGHT), ceil(far / (world.speed * world.dt) - SLIGHT))
     row = way / (world.dt ** 2 * m * both)
     return np.concatenate([np.tile(row, (m, 1)), still(world, both - m), np.tile(-row, (m, 1))]), (target, pose[1])

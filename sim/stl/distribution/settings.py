@@ -149,7 +149,7 @@ class Family:
         if not isinstance(self.avoid, tuple) or not 1 <= len(self.avoid) <= MOST_AVOIDED + 1 or any(
                 not _is_number(p) or p < 0 for p in self.avoid) or abs(sum(self.avoid) - 1) > 1e-6:
             raise ValueError(f"family {self.name}: avoid are the probabilities of 0, 1, ... discs, at most "
-                             f"{MOST_AVOIDED}, which sum to 1; got {list(self.avoid)}")
+                             f"{MOST_AVOIDED}, which sum to 1; got {self.avoid!r:.80}")
         for name, low, high in (("stay", 0.0, 1.0), ("later", 0.0, 1.0), ("attempts", 1, 100_000),
                                 ("alternatives", 1, 1000)):
             _within(f"family {self.name}: {name}", getattr(self, name), low, high)

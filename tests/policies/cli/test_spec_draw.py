@@ -1,0 +1,58 @@
+"""`temporeal spec draw` and `check` of what it wrote."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from temporeal.policies.cli.main import main
+
+
+def test_what_is_drawn_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "set.jsonl"
+    words = ["spec", "draw", "--robot", "linear", "--family", "unseen", "--count", "5", "--seed", "1", "-o", str(file)]
+    assert main([*words, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["formulas"] == 5 and sum(n["certified"] for n in said["counts"].values()) == 5
+    assert main(["spec", "check", str(file)]) == 0
+    assert "5 of 5 proofs hold" in capsys.readouterr().out
+    assert main(words) == 2 and "--overwrite" in capsys.readouterr().err
+    first = file.read_text()
+    assert main([*words, "--overwrite"]) == 0 and file.read_text() == first
+    assert "of family unseen for linear" in capsys.readouterr().out
+    file.write_text(first.replace('"robustness": 0.', '"robustness": 1.'))
+    assert main(["spec", "check", str(file), "--json"]) == 1
+    said = json.loads(capsys.readouterr().out)
+    assert len(said["faults"]) == 5 and "is said" in said["faults"][0]["fault"]
+
+
+def test_a_set_goes_on_where_another_ended(tmp_path: Path) -> None:
+    for name, first, count in (("whole", 0, 3), ("rest", 1, 2)):
+        assert main(["spec", "draw", "--count", str(count), "--first", str(first), "--out",
+                     str(tmp_path / f"{name}.jsonl")]) == 0
+    whole, rest = ((tmp_path / f"{name}.jsonl").read_text().splitlines() for name in ("whole", "rest"))
+    assert whole[2:] == rest[1:]
+
+
+@pytest.mark.parametrize("words, message", [
+    (["--robot", "liner"], "did you mean 'linear'"), (["--family", "trian"], "did you mean 'train'"),
+    (["--count", "0"], "--count is 0"), (["--seed", "-1"], "seed is -1"),
+    (["--out", "x.json"], "a file of formulas is"),
+    (["--families", "none.yaml"], "none.yaml"), (["--colour", "red"], "unrecognized"),
+])
+def test_bad_input_is_named(
+    tmp_path: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["spec", "draw", "--out", "x.jsonl", *words]) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_set_is_checked_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["spec", "check", str(tmp_path / "none.jsonl")]) == 2
+    assert "is not there" in capsys.readouterr().err
+    assert main(["spec", "explain", "set.jsonl", "trace.csv"]) == 2
+    assert "temporeal spec check set.jsonl" in capsys.readouterr().err
