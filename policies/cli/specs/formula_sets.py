@@ -121,8 +121,8 @@ def check(path: Path, options: Namespace) -> int:
         return FAILED if faults else OK
     say(f"{path}: {total} formulas of family {header.family.name} for {header.world.robot}, seed {header.seed}")
     say(f"  {', '.join(f'{kind} {count}' for kind, count in sorted(kinds.items()))}")
-    for wrong in faults[:NAMED]:
-        say(f"  index {wrong['index']}, {wrong['kind']}: {wrong['fault']}")
+    for named in faults[:NAMED]:
+        say(f"  index {named['index']}, {named['kind']}: {named['fault']}")
     if len(faults) > NAMED:
         say(f"  and {len(faults) - NAMED} more; --json has all of them")
     say(f"  {total - len(faults)} of {total} proofs hold; the least robustness that is said is {least:.3f} m")

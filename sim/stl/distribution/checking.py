@@ -3,9 +3,8 @@ and the exact robustness of the formula on it is what is said."""
 
 from __future__ import annotations
 
-from temporeal.robots.spec import load_robot
 from temporeal.sim.stl.distribution.drawing import Drawn, decomposable
-from temporeal.sim.stl.distribution.motions import broken_limit, signals
+from temporeal.sim.stl.distribution.motions import broken_limit, loaded, signals
 from temporeal.sim.stl.distribution.settings import World
 from temporeal.sim.stl.language.errors import FormulaError
 from temporeal.sim.stl.language.parse import parse
@@ -19,7 +18,7 @@ AGREE = 1e-6  # of two robustnesses, m
 
 def fault(found: Drawn, world: World, alternatives: int) -> str | None:
     """What of a formula of a file does not hold; None: its witness proves that it can be satisfied."""
-    schema = load_robot(world.robot).signals
+    schema = loaded(world.robot).signals
     try:
         formula = parse(found.formula, schema, found.constants)
         if parse(to_text(formula), schema, found.constants) != formula:

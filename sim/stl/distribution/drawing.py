@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 
 from temporeal.robots.registry import guess
-from temporeal.robots.spec import load_robot
 from temporeal.sim.stl.distribution.kinds import KINDS
 from temporeal.sim.stl.distribution.missions import Draft, Mission, at
-from temporeal.sim.stl.distribution.motions import Floats, signals
+from temporeal.sim.stl.distribution.motions import Floats, loaded, signals
 from temporeal.sim.stl.distribution.regions import Layout, layout
 from temporeal.sim.stl.distribution.settings import Family, World
 from temporeal.sim.stl.distribution.witness import NoWitness, Performance, perform
@@ -127,7 +126,7 @@ def _tried(rng: np.random.Generator, world: World, family: Family, kind: str) ->
     except NoWitness as error:
         return None, str(error)
     text, constants = written(mission, around, shown, world)
-    formula = parse(text, load_robot(world.robot).signals, constants)
+    formula = parse(text, loaded(world.robot).signals, constants)
     if not decomposable(formula, world.dt, family.alternatives):
         return None, "not decomposable"
     if steps(horizon(formula, world.dt), world.dt) != shown.horizon:

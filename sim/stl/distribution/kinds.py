@@ -95,7 +95,7 @@ def until(d: Draft) -> Mission:
 
 def response(d: Draft) -> Mission:
     """``F a & G (a -> F b)``, once or twice."""
-    texts, watches, shut = [], [], []
+    texts, watches, shut = list[str](), list[Response](), list[str]()
     for k in range(1 + d.chance(0.5)):
         trigger, answer = d.visit(closed=shut, stay=False), d.visit(closed=shut)
         shut.append(d.visits[trigger].place)

@@ -12,13 +12,14 @@ computes them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from math import atan2, ceil, hypot, pi, sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from temporeal.robots.spec import load_robot
+from temporeal.robots.spec import RobotSpec, load_robot
 from temporeal.sim.stl.distribution.settings import World
 
 Floats = NDArray[Any]
@@ -28,6 +29,12 @@ SLIGHT = 1e-9  # m or rad: a way that is none
 _COMMAND = {"point": "vel_cmd", "cart": "twist_cmd"}
 TOLERANCE = 1e-5  # of a limit: float32's rounding
 GLIDER_TOLERANCE = 1e-4  # share of a limit: the same, summed up
+
+
+@cache
+def loaded(robot: str) -> RobotSpec:
+    """The spec of ``robot``, read once: half of a formula's time otherwise."""
+    return load_robot(robot)
 
 
 def go(world: World, pose: Pose, target: Floats) -> tuple[Floats, Pose]:
@@ -50,7 +57,7 @@ def limits(world: World) -> tuple[Floats, Floats]:
     if world.model == "glider":
         most = np.full(len(world.low), world.acceleration)
         return -most, most
-    found = load_robot(world.robot).commands
+    found = loaded(world.robot).commands
     if list(found) != [_COMMAND[world.model]]:
         raise ValueError(f"a {world.model} takes {_COMMAND[world.model]}; robot {world.robot!r} has {', '.join(found)}")
     command, = found.values()

@@ -137,7 +137,7 @@ def _watched(
     """The times of the mission's watches, from the witness's ``places`` [n+1, 3]."""
     def from_center(name: str) -> Floats:
         region = layout.places[name]
-        return np.linalg.norm(places - region.center, axis=1) - region.radius
+        return np.asarray(np.linalg.norm(places - region.center, axis=1) - region.radius)
 
     within = {w.place: np.flatnonzero(from_center(w.place) <= -world.margin)
               for w in mission.watches if isinstance(w, Recurrence)}
