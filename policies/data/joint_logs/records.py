@@ -29,19 +29,23 @@ def steps_in(rate_hz: float) -> int:
     return ceil(1.0 / (rate_hz * PHYSICS_S) - 1e-9)
 
 
-def of_fine(path: Path, robot: RobotSpec, interface: Interface, episode: Episode, each: int, name: str) -> JointRecord:
-    """A record of an episode whose grid has ``each`` points in a sample: of a bag, read at physics' rate."""
+def of_fine(path: Path, robot: RobotSpec, interface: Interface, episode: Episode, each: int, reach_s: float, name: str
+            ) -> JointRecord:
+    """A record of an episode whose grid has ``each`` points in a sample: of a bag, read at physics' rate. ``reach_s``:
+    in which a controller goes to each command."""
     count = min(episode.steps, episode.samples) // each
-    commands = setpoints(path, robot, interface, episode)[: count * each]
+    commands = reached(setpoints(path, robot, interface, episode)[: count * each], reach_s, 1.0 / interface.rate_hz)
     signals = measured(path, robot, interface, episode)
     return record(path, robot, commands, {k: value[: count * each : each] for k, value in signals.items()},
                   each / interface.rate_hz, each, name)
 
 
-def of_dataset(path: Path, robot: RobotSpec, interface: Interface, episode: Episode, name: str) -> JointRecord:
-    """A record of a dataset's episode, whose commands hold from sample to sample."""
+def of_dataset(path: Path, robot: RobotSpec, interface: Interface, episode: Episode, reach_s: float, name: str
+               ) -> JointRecord:
+    """A record of a dataset's episode, whose commands come with its samples."""
     each, count = steps_in(interface.rate_hz), min(episode.steps, episode.samples)
-    commands = np.repeat(setpoints(path, robot, interface, episode)[:count], each, 0)
+    held = np.repeat(setpoints(path, robot, interface, episode)[:count], each, 0)
+    commands = reached(held, reach_s, 1.0 / (interface.rate_hz * each))
     signals = {k: value[:count] for k, value in measured(path, robot, interface, episode).items()}
     return record(path, robot, commands, signals, 1.0 / interface.rate_hz, each, name)
 
@@ -54,6 +58,21 @@ def setpoints(path: Path, robot: RobotSpec, interface: Interface, episode: Episo
         raise DataError(f"{path}: its commands are {command}; joints are identified by setpoints of position, such as "
                         f"{COMMAND}")
     return np.asarray(episode.action, np.float64)[:, [drives.index(each) for each in wanted]]
+
+
+def reached(commands: Numbers, reach_s: float, dt: float) -> Numbers:
+    """[T, J] setpoints of a trajectory controller: each new command is gone to evenly within ``reach_s``, from where
+    the setpoint is when it comes (ros2_control's joint_trajectory_controller, points of positions alone)."""
+    steps = int(round(reach_s / dt))
+    if steps < 1:
+        return commands
+    out, begin, since = commands.copy(), commands[0], steps
+    for k in range(1, len(commands)):
+        if (commands[k] != commands[k - 1]).any():
+            begin, since = out[k - 1], 0
+        out[k] = begin + (commands[k] - begin) * min(since / steps, 1.0)
+        since += 1
+    return out
 
 
 def measured(path: Path, robot: RobotSpec, interface: Interface, episode: Episode) -> dict[str, Numbers]:

@@ -33,14 +33,14 @@ WIDE = {"armature": 4.0, "damping": 5.0, "frictionloss": 5.0, "kp": 2.0, "kd": 3
 """Assumed where a spec has one number and no range: factors down and up from it."""
 LEAST = 0.05
 """Share of the upper end that the lower end is taken to be where a spec's range begins at 0."""
-FRICTION, DAMPING, ARMATURE = (0.003, 0.1), (0.02, 0.5), (0.1, 2.0)
+FRICTION, DAMPING, ARMATURE = (3e-4, 0.1), (0.02, 0.5), (0.1, 2.0)
 """Assumed where the model has none: Coulomb friction in shares of what the servo exerts, viscous friction in shares of
 the critical damping, armature in shares of the inertia at home."""
-EXCESS = (0.05, 1.0)
-"""Of Coulomb friction that rest has more: dry and boundary-lubricated contacts have up to as much again (Armstrong-
-Helouvry, Dupont and Canudas de Wit, Automatica 30(7), 1994, section 2)."""
-PLAY = (5e-4, 0.02)
-"""rad, 0.03 to 1.1 degrees, of joints that turn; a tenth of it in m where they slide."""
+EXCESS = (0.02, 1.0)
+"""Of Coulomb friction that rest has more: nothing that shows, up to as much again (contacts dry or barely lubricated:
+Armstrong-Helouvry, Dupont and Canudas de Wit, Automatica 30(7), 1994, section 2)."""
+PLAY = (5e-5, 0.02)
+"""rad, up to 1.1 degrees, of joints that turn; a tenth of it in m where they slide."""
 SLOW = (0.01, 0.2)
 """rad/s or m/s in which the Stribeck excess dies away."""
 DELAY_S = (0.0, 0.04)
@@ -161,9 +161,9 @@ def simulator_parameters(m: Mechanism, asked: Sequence[Quantity], theta: Numbers
         if name in m.model.parameters:
             out[name] = np.tile(m.model.parameters[name].nominal, (len(theta), 1))
             for j, joint in enumerate(m.names):
-                values = dict(zip(("damping", "kd"), dampings(q, joint))) | {name: q.get(f"{name}[{joint}]")}
-                if values[name] is not None:
-                    out[name][:, column(m, name, j)] = values[name]
+                found = dict(zip(("damping", "kd"), dampings(q, joint))).get(name, q.get(f"{name}[{joint}]"))
+                if found is not None:
+                    out[name][:, column(m, name, j)] = found
     if "command_delay" in m.model.parameters:
         out["command_delay"] = np.clip(q["command_delay"], 0.0, m.model.parameters["command_delay"].most)[:, None]
     if "tool_mass" in q and "mass" in m.model.parameters:

@@ -64,6 +64,8 @@ def parser() -> Parser:
     p.add_argument("--threads", type=int, default=2, metavar="N", help="(2)")
     p.add_argument("--seed", type=int, default=usual.seed, metavar="N", help=f"of the sampler ({usual.seed})")
     p.add_argument("--episode", type=int, default=0, metavar="N", help="of a dataset or a bag: this one (0)")
+    p.add_argument("--reach", type=float, metavar="S", help="of joints: in which their controller goes to each "
+                   "setpoint (default: as the robot's ros.yaml says; of datasets 0, at once)")
     p.add_argument("--anyway", action="store_true", help="use logs in which something is wrong")
     reading.add(p)
     add_overwrite(p)

@@ -92,7 +92,8 @@ def read(path: Path, options: Any, robot: RobotSpec) -> Iterator[JointRecord]:
             return
         data = Dataset.open(path)
         check_robot(path, options.robot or data.interface.robot, robot)
-        yield records.of_dataset(path, robot, data.interface, data.episode(options.episode), path.name)
+        yield records.of_dataset(path, robot, data.interface, data.episode(options.episode),
+                                 options.reach or 0.0, path.name)
 
 
 def check_robot(path: Path, name: str, robot: RobotSpec) -> None:
@@ -118,7 +119,8 @@ def of_bag(path: Path, options: Any, robot: RobotSpec) -> Iterator[JointRecord]:
     if not parts:
         raise BadInput(f"--episode {options.episode}: {path} has no such part")
     for k, part in parts:
-        yield records.of_fine(path, robot, reading.interface, whole(part), each,
+        reach = reach_of(how.topics, reading.interface.action.name) if options.reach is None else options.reach
+        yield records.of_fine(path, robot, reading.interface, whole(part), each, reach,
                               path.name if len(parts) == 1 else f"{path.name}, part {k}")
 
 
@@ -138,6 +140,11 @@ def rate_of(topics: Any) -> float:
 
     rates = [row.rate_hz for row in topics.states if "joint_pos" in carried_by(row) and row.rate_hz > 0]
     return min(max(max(rates, default=USUAL_HZ), SLOWEST_HZ), FASTEST_HZ)
+
+
+def reach_of(topics: Any, command: str) -> float:
+    """Seconds in which the robot's controller goes to each command; 0: at once."""
+    return max(float(part.options.get("reach_s", 0.0)) for part in topics.commands[command].parts)
 
 
 def remarks(content: dict[str, Any]) -> list[str]:
