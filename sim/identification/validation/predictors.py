@@ -24,7 +24,8 @@ RIDGE = 1e-3
 
 
 def simulator(how: Flown, reference_v: float, ensemble: Ensemble | None = None) -> Predictor:
-    """The simulator with one parameter vector, and residual dynamics (the mean of their members)."""
+    """The simulator with one parameter vector, and residual dynamics (the mean of their members); of stretches that do
+    not overlap."""
 
     def predict(where: Stretches) -> Numbers:
         if ensemble is not None and not where.record.has_pose:  # it needs to know how fast the robot is
