@@ -65,17 +65,19 @@ def linear(trained: Sequence[Stretches]) -> Predictor:
             rows.append(regressors(history[:, k : k + LAGS], told[:, k : k + LAGS]))
             wanted.append(history[:, k + LAGS] - history[:, k + LAGS - 1])
     x, y = np.concatenate(rows), np.concatenate(wanted)
-    scale = x.std(0) + 1e-9
-    scale[-1] = 1.0
-    normal = (x / scale).T @ (x / scale) / len(x) + RIDGE * np.eye(x.shape[1])
-    weight = np.linalg.solve(normal, (x / scale).T @ y / len(x)) / scale[:, None]
+    middle, mean, spread = x.mean(0), y.mean(0), x.std(0)
+    scale = np.where(spread > 1e-9, spread, 1.0)  # what never changed says nothing
+    unit = (x - middle) / scale
+    normal = unit.T @ unit / len(x) + RIDGE * np.eye(x.shape[1])
+    weight = np.linalg.solve(normal, unit.T @ (y - mean) / len(x)) / scale[:, None]
+    constant = mean - middle @ weight
 
     def predict(where: Stretches) -> Numbers:
         history, told = seen(where.measured(LAGS - 1)), where.commands(LAGS - 1)
         recent = [history[:, k] for k in range(LAGS)]
         state, out = where.measured()[:, 0], []
         for k in range(where.steps):
-            step = recent[-1] + regressors(np.stack(recent, 1), told[:, k : k + LAGS]) @ weight
+            step = recent[-1] + regressors(np.stack(recent, 1), told[:, k : k + LAGS]) @ weight + constant
             state = integrated(state, step, where.dt)
             recent = [*recent[1:], step]
             out.append(state)
@@ -85,9 +87,8 @@ def linear(trained: Sequence[Stretches]) -> Predictor:
 
 
 def regressors(history: Numbers, told: Numbers) -> Numbers:
-    """[S, F] of the last states [S, LAGS, 9] and commands [S, LAGS, 4], and 1."""
-    count = len(history)
-    return np.concatenate([history.reshape(count, -1), told.reshape(count, -1), np.ones((count, 1))], 1)
+    """[S, F] of the last states [S, LAGS, 9] and commands [S, LAGS, 4]."""
+    return np.concatenate([history.reshape(len(history), -1), told.reshape(len(history), -1)], 1)
 
 
 def integrated(state: Numbers, step: Numbers, dt: float) -> Numbers:
