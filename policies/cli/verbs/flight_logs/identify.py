@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from temporeal.sim.identification.record import FlightRecord
     from temporeal.sim.identification.settings import Settings
 
-SUMMARY = "a robot's parameters from logs of its flights or of its joints, and what they cannot tell"
+SUMMARY = "a robot's parameters from logs of flights or joints, and what they cannot tell"
 HELP = """\
 Flies the simulator along each log from measured states, in stretches of a quarter of a second, and finds the parameters
 under which it does what the robot did: thrust per mass and its curve, by the battery's voltage where it is logged;
