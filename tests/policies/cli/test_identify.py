@@ -55,7 +55,7 @@ def test_a_fit_without_an_end_warns(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setattr(fit, "ROUNDS", 1)
     monkeypatch.setattr(verb, "flights", lambda options: (flights(load_robot("crazyflie"), 1, 6.0, 3).records,
                                                           load_robot("crazyflie"), False))
-    assert main(["identify", "any", "--out", str(tmp_path / "i.yaml"), "--steps", "0"]) == 0
+    assert main(["identify", "any", "--kind", "nanobench", "--out", str(tmp_path / "i.yaml"), "--steps", "0"]) == 0
     told = capsys.readouterr()
     assert "not converged after 1 rounds" in told.err and "NOT CONVERGED" in told.out
     assert not identified_file.read(tmp_path / "i.yaml")["fit"]["converged"]

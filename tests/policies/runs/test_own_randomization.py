@@ -84,7 +84,7 @@ def test_flights_become_a_file_that_a_training_draws_from(tmp_path: Path, monkey
     records = flights(robot, 1, 8.0, 3).records
     monkeypatch.setattr(verb, "flights", lambda options: (records, robot, False))
     mine, found = tmp_path / "mine.yaml", tmp_path / "i.yaml"
-    words = ["identify", "any", "--out", str(found), "--steps", "0", "--randomization"]
+    words = ["identify", "any", "--kind", "nanobench", "--out", str(found), "--steps", "0", "--randomization"]
     assert main([*words, str(found)]) == 2 and main([*words, str(tmp_path / "mine.json")]) == 2
     assert main([*words, str(mine)]) == 0
     told, identified = yaml.safe_load(mine.read_text()), identified_file.read(found)
