@@ -2,12 +2,12 @@
 
 Of each of the six flights stretches of half a second are flown open loop from measured states: position, attitude and
 velocity of motion capture, rates of the gyro, and the logged commands. From the other five are identified the
-simulator's parameters, and learned residual dynamics on top of them, a linear model, and an LSTM (60 s of a core at
+simulator's parameters, and learned residual dynamics on top of them, a linear model, and an LSTM (30 s of a core at
 most, as the residual); compared with what ``temporeal validate`` compares with, by the same functions. A flight in
 which something is wrong even after its clocks were made one is left out, and named.
 
 A fold that was measured is kept in the output's folder, and is not measured again as long as what it rests on is the
-same: about three minutes of a core each.
+same: about two minutes of a core each.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from temporeal_benchmarks.code_digest import code_digest
 from temporeal_benchmarks.reality import logs
 from temporeal_benchmarks.rows import Row, at_least, at_most, not_measured
 
-RATIO, SECONDS, COVERED, OF_LSTM, LEARNING_S = 2.0, 60.0, (0.85, 0.95), 1.0, 60.0
+RATIO, SECONDS, COVERED, OF_LSTM, LEARNING_S = 2.0, 60.0, (0.85, 0.95), 1.0, 30.0
 NAMES = ("reality.nanobench.of_datasheet", "reality.nanobench.of_lstm", "reality.nanobench.covered",
          "reality.nanobench.seconds")
 TARGETS = (RATIO, OF_LSTM, f"{COVERED[0]} to {COVERED[1]}", SECONDS)

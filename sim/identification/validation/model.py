@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from temporeal.robots.spec import RobotSpec
+from temporeal.sim.identification.identified_file import FORMAT
 from temporeal.sim.identification.parameters import Quantity, flown, quantities
 from temporeal.sim.identification.record import Numbers
 from temporeal.sim.identification.shooting import Flown
@@ -37,6 +38,9 @@ class Model:
 
 def model_of(content: Mapping[str, Any], robot: RobotSpec, where: str) -> Model:
     """The model of an identification (:func:`..identified_file.read`) of ``robot``."""
+    if content["format"] != FORMAT:
+        raise ValueError(f"{where} is of format {content['format']!r}; {FORMAT!r} is needed, whose flights are "
+                         "predicted")
     if content["robot"] != robot.name:
         raise ValueError(f"{where} is of robot {content['robot']!r}, and the logs are of {robot.name!r}")
     found = content["parameters"]
