@@ -40,6 +40,8 @@ NEEDED = ("mass", "inertia", "thrust_curve", "torque_per_thrust", "tau_up", "tau
 GREATEST_WEIGHT = 1e3
 WIDER = 3.0
 """Times the half of a 90 % interval, within which a parameter is of the same physics."""
+BATTERY = 0.5
+"""Of full thrust, by which a full or an empty battery may change a coefficient of its curve."""
 
 
 class WrongResidual(ValueError):
@@ -74,16 +76,27 @@ class Residual:
         """Refuse parameters ``values`` [K, ...] of other physics than those that this is on top of."""
         if name not in self.physics:
             return
-        each = {key: np.array(self.physics[name][key]) for key in ("value", "low", "high")}
-        side = WIDER * np.maximum(each["high"] - each["value"], each["value"] - each["low"]) + 1e-4 * abs(each["value"])
+        value, least, most = reach(name, self.physics[name])
         values = values.reshape(len(values), -1)
-        wrong = np.abs(values - each["value"]) > side + 1e-9
+        wrong = (values < least) | (values > most)
         if wrong.any():
             row, k = np.argwhere(wrong)[0]
             raise WrongResidual(
-                f"{name} is {values[row, k]:.4g}; {where} was trained on top of {each['value'][k]:.4g}, and fits "
-                f"{each['value'][k] - side[k]:.4g} to {each['value'][k] + side[k]:.4g}: draw parameters of the same "
-                "identification, or leave residual_dynamics empty")
+                f"{name} is {values[row, k]:.4g}; {where} was trained on top of {value[k]:.4g}, and fits "
+                f"{least[k]:.4g} to {most[k]:.4g}: draw parameters of the same identification, or leave residual_dynamics empty")
+
+
+def reach(name: str, known: Mapping[str, Sequence[float]]) -> tuple[Numbers, Numbers, Numbers]:
+    """A parameter's value, and the ends of what is still of the same physics: :data:`WIDER` times as far from it as the
+    ends of its interval, in logarithms where it is positive."""
+    value, low, high = (np.array(known[key]) for key in ("value", "low", "high"))
+    if name in POSITIVE and (low > 0).all():
+        side = WIDER * np.maximum(np.log(high / value), np.log(value / low)) + 1e-4
+        return value, value * np.exp(-side), value * np.exp(side)
+    side = WIDER * np.maximum(high - value, value - low) + 1e-4 * abs(value) + 1e-9
+    if name == "thrust_curve":
+        side = side + BATTERY * abs(value).sum()
+    return value, value - side, value + side
 
 
 def content(residual: Residual, revision: str) -> dict[str, Any]:
