@@ -31,6 +31,8 @@ TIMES_S = (0.03, 0.1, 0.3, 1.0)
 """Time constants that are tried."""
 UNIT_TURN, UNIT_PUSH, TRIED = 5.0, 1.0, 6
 """rad/s^2 and m/s^2 of which the spread is simulated, and draws of it."""
+SAMPLES = 400_000
+"""Of all draws together that are in memory at once."""
 CHANNELS = ("rates", "velocity", "attitude", "position")
 
 
@@ -166,7 +168,15 @@ def states(left: LeftOver, where: Stretches, count: int, tilt: Numbers, rng: np.
 def drawn(fly: Callable[[int, np.random.Generator], Flown], reference_v: float, where: Stretches, left: LeftOver,
           rng: np.random.Generator, ensemble: Ensemble | None = None, count: int = DRAWS) -> Numbers:
     """[D, S, L, 16] what sensors may say. ``fly``: that many draws of parameters."""
-    how, shares, record = fly(count, rng), None, where.record
+    most = max(SAMPLES // len(where.record.command), 1)
+    return np.concatenate([some_drawn(fly(min(most, count - done), rng), reference_v, where, left, rng, ensemble)
+                           for done in range(0, count, most)])
+
+
+def some_drawn(how: Flown, reference_v: float, where: Stretches, left: LeftOver, rng: np.random.Generator,
+               ensemble: Ensemble | None) -> Numbers:
+    """As many draws as there are vectors in ``how``."""
+    count, shares, record = len(how.params), None, where.record
     if ensemble is not None:
         shares = np.eye(ensemble.members)[rng.integers(0, ensemble.members, count)]
     push = np.concatenate([left.pushing * wandering(record, left.pushing_s, count, rng),
