@@ -23,6 +23,8 @@ MODELS = ("point", "cart", "glider")
 MOST_PLACES = 12
 """Places of a formula: they are called a, b, c, ..."""
 MOST_AVOIDED = 16
+MOST_SAMPLES = 100_000
+"""Of a horizon."""
 FAMILIES = "families.yaml"
 
 
@@ -102,6 +104,9 @@ class World:
                                 ("margin", 0.0, self.depth), ("depth", 0.0, self.radius[0]), ("speed", 0.0, 1e3),
                                 ("acceleration", 0.0, 1e4), ("height", -1e3, 1e3)):
             _within(name, getattr(self, name), low, high)
+        if self.horizon_s / self.dt > MOST_SAMPLES:
+            raise ValueError(f"horizon_s is {self.horizon_s:g} s, {self.horizon_s / self.dt:.0f} samples; at most "
+                             f"{MOST_SAMPLES:,} are legal")
         if self.home is not None and (not isinstance(self.home, tuple) or len(self.home) != 3 or any(
                 not _is_number(x) for x in self.home)):
             raise ValueError(f"home is a place of three numbers, got {self.home!r:.60}")

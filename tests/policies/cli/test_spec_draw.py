@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,6 +36,18 @@ def test_a_set_goes_on_where_another_ended(tmp_path: Path) -> None:
                      str(tmp_path / f"{name}.jsonl")]) == 0
     whole, rest = ((tmp_path / f"{name}.jsonl").read_text().splitlines() for name in ("whole", "rest"))
     assert whole[2:] == rest[1:]
+
+
+def test_the_python_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["spec", "draw", "--robot", "unicycle", "--count", "2", "--out", "formulas.jsonl"]) == 0
+    page = (Path(__file__).parents[3] / "docs/how-to/drawing-formulas.md").read_text()
+    block, = re.findall(r"```python\n(.*?)```", page, re.S)
+    scope: dict[str, Any] = {}
+    exec(block, scope)
+    assert scope["found"].index == 1
+    assert scope["witness"]["base_pos_w"].shape == (scope["found"].horizon + 1, 3)
+    assert scope["task"].episode_s == pytest.approx(scope["found"].horizon * 0.2)
 
 
 @pytest.mark.parametrize("words, message", [
