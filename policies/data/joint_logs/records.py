@@ -68,10 +68,11 @@ def reached(commands: Numbers, reach_s: float, dt: float) -> Numbers:
         return commands
     out, begin, since = commands.copy(), commands[0], steps
     for k in range(1, len(commands)):
-        if (commands[k] != commands[k - 1]).any():
-            begin, since = out[k - 1], 0
-        out[k] = begin + (commands[k] - begin) * min(since / steps, 1.0)
         since += 1
+        before = begin + (commands[k - 1] - begin) * min(since / steps, 1.0)
+        if (commands[k] != commands[k - 1]).any():
+            begin, since = before, 0
+        out[k] = begin + (commands[k] - begin) * min(since / steps, 1.0)
     return out
 
 

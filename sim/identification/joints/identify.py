@@ -14,6 +14,7 @@ from temporeal.sim.identification.joints.mechanism import mechanism
 from temporeal.sim.identification.joints.parameters import ADDED, quantities, simulator_parameters
 from temporeal.sim.identification.joints.problem import Problem, problem_of
 from temporeal.sim.identification.joints.record import JointRecord, check
+from temporeal.sim.identification.joints.start import start
 from temporeal.sim.identification.parameters import Quantity, weighed
 from temporeal.sim.identification.profile import BOUNDED, Profile, profile
 from temporeal.sim.identification.record import CannotTell, Numbers
@@ -93,7 +94,7 @@ def identify(records: Sequence[JointRecord], robot: RobotSpec, settings: Setting
     if count < FEWEST:
         raise CannotTell(f"{count} stretches of {settings.stretch_s:g} s in which all is measured; {FEWEST} at least "
                          "are needed: a longer run, or shorter stretches")
-    found = fit(problem, steps=1)  # a Jacobian is what costs
+    found = fit(problem, start(problem), steps=1)  # a Jacobian is what costs
     around = laplace(problem, found)
     if not np.isfinite(around.covariance).all():
         raise CannotTell("the fit ended where the simulation is no numbers: is it the robot that it is said to be?")

@@ -23,7 +23,8 @@ FIELDS = ("armature", "damping", "frictionloss", "stribeck", "kp", "kd", "streng
 ARMATURE, DAMPING, FRICTION, STRIBECK, KP, KD, STRENGTH, BACKLASH, SOFTNESS = range(len(FIELDS))
 """Of a joint's parameters. ``softness``: MuJoCo's R of its friction constraint, 1 / (kg m^2)."""
 PLACE, SPEED, EFFORT = range(3)
-"""Of what is predicted for a joint: rad, rad/s, N m (m, m/s, N where it slides)."""
+"""Of what is predicted for a joint: rad, rad/s, N m (m, m/s, N where it slides); efforts under the command then in
+force, where MuJoCo's sensors say that of the step before."""
 EULER, IMPLICIT = 0, 1
 """Integrators: Euler's with damping taken implicitly, or with that of servos, too (``implicitfast``)."""
 MOST_TURNS, TOGETHER = 60, 4
@@ -147,7 +148,7 @@ def run(params: Any, late: Any, load: Any, slow: Any, command: Any, inertia: Any
                 for j in range(joints):
                     q[j], v[j] = place[k, j], speed[k, j]
             for j in range(joints):
-                out[i, k, j, 0], out[i, k, j, 1], out[i, k, j, 2] = q[j], v[j], effort[j]
+                out[i, k, j, 0], out[i, k, j, 1] = q[j], v[j]
             _between(inertia, bias, own, heavier, load[i], k, min(k + 1, samples - 1), each, here, change)
             for step in range(each):
                 for j in range(joints):
@@ -166,6 +167,9 @@ def run(params: Any, late: Any, load: Any, slow: Any, command: Any, inertia: Any
                                  - p[j, DAMPING] * v[j])
                     wanted[j] = -decay[j] * v[j]
                     bound[j] = p[j, FRICTION] + p[j, STRIBECK] * np.exp(-((v[j] / slow[i]) ** 2))
+                if step == 0:
+                    for j in range(joints):
+                        out[i, k, j, 2] = effort[j]
                 _friction(m, smooth, wanted, bound, p, state, work, b, a, force)
                 for j in range(joints):
                     b[j] = smooth[j] + force[j]

@@ -99,11 +99,12 @@ def moved(m: Mechanism, asked: Sequence[Quantity], values: Mapping[str, float], 
         first, part = int(np.floor(at)), (k - late) % 1.0
         a, b = (setpoints[min(max(n, 0), last)] for n in (first, first + 1))
         place, speed = data.qpos[m.places], data.qvel[m.dofs]
-        out[k] = np.stack([place, speed, data.qfrc_actuator[m.dofs]], 1)
+        out[k, :, 0], out[k, :, 1] = place, speed
         off = (1 - part) * a + part * b - place
         data.ctrl[m.servos] = place + np.sign(off) * np.maximum(np.abs(off) - half, 0.0)
         mj.dof_frictionloss[m.dofs] = p[:, stepping.FRICTION] + p[:, stepping.STRIBECK] * np.exp(-((speed / slow) ** 2))
         mujoco.mj_step(mj, data)
+        out[k, :, 2] = data.qfrc_actuator[m.dofs]
     return out
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from temporeal.sim.identification.joints.identify import Identified
     from temporeal.sim.identification.joints.record import JointRecord
 
-SLOWEST_HZ, FASTEST_HZ, USUAL_HZ = 20.0, 250.0, 100.0
+SLOWEST_HZ, FASTEST_HZ, USUAL_HZ = 20.0, 100.0, 100.0
 """Of samples, where nobody says: the rate of the robot's topic within these, or the last."""
 FLYING = "quadrotor"
 
