@@ -13,9 +13,12 @@ import pytest
 import torch
 
 from temporeal.policies.cli.main import main
+from temporeal.policies.cli.verbs.flight_logs import identify, joint_logs
 from temporeal.policies.cli.verbs.flight_logs import validate as verb
 from temporeal.policies.evaluate.flight_prediction import within
 from temporeal.policies.evaluate.report import validation_page
+from temporeal.policies.training.flight_models import learned
+from temporeal.policies.training.flight_models.descent import Descent
 from temporeal.robots.spec import load_robot
 from temporeal.sim.backends.quadrotor import make
 from temporeal.sim.compiler.keyed_random import KeyedDraws
@@ -140,6 +143,27 @@ def test_randomization_of_the_same_identification_may_fly_with_residual_dynamics
     backend.set_params(every, {name: value.reshape(2000, *backend.params()[name].shape[1:])
                                for name, value in drawn.items()})
     assert backend.params()["mass"].std() > 0
+
+
+@pytest.mark.slow
+def test_identify_writes_residual_dynamics_by_which_validate_judges(tmp_path: Path, monkeypatch, capsys) -> None:
+    found = flights(ROBOT, 1, 13.0, 3).records[0]
+    begin = np.arange(len(found.usable)) < 1200
+    real = learned.learned
+    monkeypatch.setattr(identify, "flights", lambda options: ([replace(found.only(begin), digest="b" * 64)], ROBOT,
+                                                              False))
+    monkeypatch.setattr(learned, "learned", lambda model, records, slow, descent: real(
+        model, records, slow, Descent(updates=20, seconds=5)))
+    monkeypatch.setattr(joint_logs, "robot_of", lambda options: None)
+    out, beside = tmp_path / "i.yaml", tmp_path / "r.yaml"
+    assert main(["identify", "one", "--out", str(out), "--residual", str(beside), "--steps", "0"]) == 0
+    assert "residual dynamics after 20 updates" in capsys.readouterr().err
+    assert residual_file.read(beside).logs[0]["sha256"] == "b" * 64
+    monkeypatch.setattr(verb, "flights", lambda options, logs: ([flight()], ROBOT, False))
+    assert main(["validate", "one", "--identified", str(out), "--residual", str(beside), "--json"]) == 0
+    told = capsys.readouterr()
+    assert "fitting" not in told.err and "identified + residual" in json.loads(told.out)["errors"]
+    make(ROBOT, 3, "motor_cmd", dt=0.002, threads=1, residual_dynamics=str(beside)).step(torch.full((3, 4), 0.6), 5)
 
 
 def test_time_within_reach() -> None:

@@ -96,6 +96,8 @@ def identified(options: Any) -> int:
     if len({path.resolve() for path in options.logs}) < len(options.logs):
         raise BadInput(f"a log is named twice: {', '.join(map(str, options.logs))}")
     jointed = joint_logs.robot_of(options)
+    if jointed is not None and options.residual is not None:
+        raise BadInput(f"--residual {options.residual}: of flights alone; these are logs of joints")
     content = of_flights(options) if jointed is None else of_joints(options, jointed)
     if not content["fit"]["converged"]:
         complain(f"temporeal: not converged after {content['fit']['rounds']} rounds: values may lie off by more than "
