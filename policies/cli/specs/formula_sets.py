@@ -7,6 +7,7 @@ from argparse import Namespace
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from temporeal.policies.cli.console import Parser, add_json, add_overwrite, counter, print_json, say
 from temporeal.policies.runs.errors import FAILED, OK, BadInput, bad_input
@@ -20,7 +21,7 @@ Draws formulas with regions, a start, and a witness: a trajectory that moves as 
 by the exact robustness. What cannot be certified is drawn again and counted. The same seed gives the same formulas, and
 no two families share one. Names of robots, families and settings: configs/formulas.
 
-  temporeal spec check FILE.jsonl   does all proofs of a file again
+  temporeal spec check FILE.jsonl ...   does all proofs of files again; no formula may be in two of them
 
 Example:
   temporeal spec draw --robot linear --family train --count 1000 --seed 1 --out formulas.jsonl
@@ -96,34 +97,51 @@ def _table(kinds: Mapping[str, Mapping[str, int]]) -> list[str]:
     return lines
 
 
-def check(path: Path, options: Namespace) -> int:
-    """Do the proofs of a file again: exit status 0 where all hold, 1 where one does not."""
+def check(paths: Sequence[Path], options: Namespace) -> int:
+    """Do the proofs of files again, and compare them: exit status 0 where all hold and no formula is in two places."""
+    for path in paths:
+        if not path.is_file():
+            raise BadInput(f"{path} is not there; it is a file that temporeal spec draw wrote")
+    known: dict[tuple[object, ...], str] = {}
+    results = [_checked(path, known) for path in paths]
+    if options.json:
+        print_json(results[0] if len(results) == 1 else {"files": results})
+    else:
+        for result in results:
+            _say_checked(result)
+    return FAILED if any(result["faults"] for result in results) else OK
+
+
+def _checked(path: Path, known: dict[tuple[object, ...], str]) -> dict[str, Any]:
+    """What a file has, and what of it does not hold; ``known``: where each formula was seen first."""
     from temporeal.sim.stl.distribution.checking import fault
     from temporeal.sim.stl.distribution.formula_sets import read
 
-    if not path.is_file():
-        raise BadInput(f"{path} is not there; it is a file that temporeal spec draw wrote")
     header, formulas = read(path)
     kinds: Counter[str] = Counter()
-    faults, least = [], float("inf")
+    faults, least = list[dict[str, Any]](), float("inf")
     for found in formulas:
         kinds[found.kind] += 1
         least = min(least, found.robustness)
-        if (wrong := fault(found, header.world, header.family.alternatives)) is not None:
+        here = f"{path}, index {found.index}"
+        first = known.setdefault(found.identity(), here)
+        wrong = f"it is {first}, too" if first != here else fault(found, header.world, header.family.alternatives)
+        if wrong is not None:
             faults.append({"index": found.index, "kind": found.kind, "fault": wrong})
-    total = kinds.total()
-    if not total:
+    if not kinds:
         raise BadInput(f"{path} has no formulas")
-    if options.json:
-        print_json({"file": path, "robot": header.world.robot, "family": header.family.name, "seed": header.seed,
-                    "exact": header.world.exact, "formulas": total, "kinds": dict(sorted(kinds.items())),
-                    "faults": faults, "least_robustness": least})
-        return FAILED if faults else OK
-    say(f"{path}: {total} formulas of family {header.family.name} for {header.world.robot}, seed {header.seed}")
-    say(f"  {', '.join(f'{kind} {count}' for kind, count in sorted(kinds.items()))}")
-    for named in faults[:NAMED]:
-        say(f"  index {named['index']}, {named['kind']}: {named['fault']}")
+    return {"file": path, "robot": header.world.robot, "family": header.family.name, "seed": header.seed,
+            "exact": header.world.exact, "formulas": kinds.total(), "kinds": dict(sorted(kinds.items())),
+            "faults": faults, "least_robustness": least}
+
+
+def _say_checked(result: Mapping[str, Any]) -> None:
+    total, faults = result["formulas"], result["faults"]
+    say(f"{result['file']}: {total} formulas of family {result['family']} for {result['robot']}, seed {result['seed']}")
+    say(f"  {', '.join(f'{kind} {count}' for kind, count in result['kinds'].items())}")
+    for wrong in faults[:NAMED]:
+        say(f"  index {wrong['index']}, {wrong['kind']}: {wrong['fault']}")
     if len(faults) > NAMED:
         say(f"  and {len(faults) - NAMED} more; --json has all of them")
-    say(f"  {total - len(faults)} of {total} proofs hold; the least robustness that is said is {least:.3f} m")
-    return FAILED if faults else OK
+    say(f"  {total - len(faults)} of {total} proofs hold; the least robustness that is said is "
+        f"{result['least_robustness']:.3f} m")

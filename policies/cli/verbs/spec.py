@@ -115,16 +115,12 @@ def run(argv: Sequence[str]) -> int:
         legal = [*ACTIONS, DRAW]
         raise BadInput(f"spec {action}: {guess(action, legal)}what to do is one of {', '.join(legal)}; see "
                        "temporeal spec --help")
+    if files and all(Path(file).suffix == formula_sets.SUFFIX for file in files):
+        return check_sets(action, files, options)
     if not 1 <= len(files) <= 2 or (len(files) == 1 and action != "check"):
         wanted = "FORMULA [TRACE]" if action == "check" else "FORMULA TRACE"
         raise BadInput(f"temporeal spec {action} takes {wanted}, got {' '.join(files) or 'nothing'}")
     check_options(action, options)
-    if Path(files[0]).suffix == formula_sets.SUFFIX:
-        if action != "check" or len(files) > 1:
-            raise BadInput(f"{files[0]} is a set of formulas, each with a witness of its own: temporeal spec check "
-                           f"{files[0]}")
-        with errors.bad_input():
-            return formula_sets.check(Path(files[0]), options)
     from temporeal.policies.cli.specs.datasets import is_dataset, on_dataset
 
     whole = len(files) > 1 and options.episode is None and is_dataset(Path(files[1]))
@@ -144,6 +140,17 @@ def run(argv: Sequence[str]) -> int:
         if action == "monitor":
             return monitor(spec, files[1], options)
         return judge(action, spec, Path(files[1]), options)
+
+
+def check_sets(action: str, files: Sequence[str], options: Namespace) -> int:
+    """Sets of drawn formulas, each with a witness of its own."""
+    plain = parser().parse_args([])
+    given = [name for name, value in vars(options).items() if value != getattr(plain, name)]
+    if action != "check" or set(given) - {"words", "json"}:
+        raise BadInput(f"{files[0]} is a set of formulas, each with a witness of its own: temporeal spec check "
+                       f"{' '.join(files)}, with --json and no other option")
+    with errors.bad_input():
+        return formula_sets.check([Path(file) for file in files], options)
 
 
 def check_options(action: str, options: Namespace) -> None:

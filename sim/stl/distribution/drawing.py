@@ -60,6 +60,11 @@ class Drawn:
     commands: Floats
     robustness: float
 
+    def identity(self) -> tuple[object, ...]:
+        """Equal of equal missions: text, numbers and start."""
+        numbers = tuple((name, tuple(x) if isinstance(x, list) else x) for name, x in sorted(self.constants.items()))
+        return self.formula, numbers, self.place, self.heading
+
 
 def draw(world: World, family: Family, seed: int, index: int, counts: Counter[tuple[str, str]] | None = None) -> Drawn:
     """Formula number ``index`` of ``seed``; ``counts`` gets every try by (kind, outcome).

@@ -552,7 +552,7 @@ def test_any_explanation_can_be_drawn(tmp_path: Path, formula: Any, signals: dic
 
 
 @pytest.mark.parametrize(("words", "told"), [
-    (["draw", "f.stl"], "check, explain, plot, monitor"), (["check"], "takes FORMULA [TRACE], got nothing"),
+    (["paint", "f.stl"], "check, explain, plot, monitor, draw"), (["check"], "takes FORMULA [TRACE], got nothing"),
     (["explain", "f.stl"], "takes FORMULA TRACE, got f.stl"), (["check", "a", "b", "c"], "got a b c"),
     (["plot", "f.stl", "g.csv"], "-o out.svg"), (["check", "f.stl", "-o", "x.svg"], "spec check writes none"),
     (["plot", "f.stl", "g.csv", "-o", "x.gif"], "a picture is .svg, .png or .pdf"),

@@ -68,5 +68,21 @@ def test_bad_input_is_named(
 def test_a_set_is_checked_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["spec", "check", str(tmp_path / "none.jsonl")]) == 2
     assert "is not there" in capsys.readouterr().err
-    assert main(["spec", "explain", "set.jsonl", "trace.csv"]) == 2
+    assert main(["spec", "explain", "set.jsonl"]) == 2
     assert "temporeal spec check set.jsonl" in capsys.readouterr().err
+    assert main(["spec", "check", "set.jsonl", "--dt", "0.1"]) == 2
+    assert "no other option" in capsys.readouterr().err
+
+
+def test_a_formula_that_is_in_two_sets_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = {}
+    for name, words in {"train": ["--first", "0"], "more": ["--first", "1"], "validation": ["--family", "validation"],
+                        "seed": ["--seed", "1"]}.items():
+        files[name] = str(tmp_path / f"{name}.jsonl")
+        assert main(["spec", "draw", "--count", "2", *words, "--out", files[name]]) == 0
+    assert main(["spec", "check", files["train"], files["validation"], files["seed"]]) == 0
+    capsys.readouterr()
+    assert main(["spec", "check", files["train"], files["more"], "--json"]) == 1
+    first, second = json.loads(capsys.readouterr().out)["files"]
+    assert first["faults"] == [] and [wrong["index"] for wrong in second["faults"]] == [1]
+    assert f"{files['train']}, index 1, too" in second["faults"][0]["fault"]
