@@ -153,6 +153,24 @@ def unlocked_sequence(d: Draft) -> Mission:
     return d.mission(f"(!{at(shut)} U[{window(key)}] {d.goal(key)}) & {d.reach(door, d.reach(last))}")
 
 
+def sequence_and_until(d: Draft) -> Mission:
+    """``F (a & F b) & (!d U c) & F d``, in any order."""
+    text = _nested(d, 2, True)
+    key, door = d.visit(), d.visit()
+    order, shut = d.shuffled(((0, 1), (key, door))), d.visits[door].place
+    for i in order[: order.index(key) + 1]:
+        d.visits[i] = replace(d.visits[i], closed=(shut,))
+    return d.mission(f"{text} & (!{at(shut)} U[{window(key)}] {d.goal(key)}) & {d.reach(door)}", order)
+
+
+def fork(d: Draft) -> Mission:
+    """``F (a & (F b | F c))``."""
+    taken = int(d.rng.integers(2))
+    first = d.visit()
+    ways = [d.reach(d.visit(after=first, done=k == taken)) for k in range(2)]
+    return d.mission(d.reach(first, f"({' | '.join(ways)})"))
+
+
 def unless(d: Draft) -> Mission:
     """``(!b W a) & F c``, by never going to b."""
     key, door = d.place(), d.place()
@@ -177,6 +195,6 @@ def stay_and_return(d: Draft) -> Mission:
 
 KINDS: dict[str, Callable[[Draft], Mission]] = {
     kind.__name__: kind for kind in (
-        reach, tree, sequence, until, response, recurrence, choice, two_sequences, guarded, unlocked_sequence, unless,
-        chained_response, stay_and_return)}
+        reach, tree, sequence, until, response, recurrence, choice, two_sequences, guarded, unlocked_sequence,
+        sequence_and_until, fork, unless, chained_response, stay_and_return)}
 """By the names that a family's ``shares`` use."""
