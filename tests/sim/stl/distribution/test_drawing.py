@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from temporeal.robots.spec import load_robot
+from temporeal.sim.adapters.worlds import recipe
 from temporeal.sim.stl.distribution.drawing import (
     CERTIFIED,
     Drawn,
@@ -20,6 +21,7 @@ from temporeal.sim.stl.distribution.drawing import (
 )
 from temporeal.sim.stl.distribution.kinds import KINDS, PATTERNS
 from temporeal.sim.stl.distribution.missions import Draft, structure
+from temporeal.sim.stl.distribution.motions import limits, signals
 from temporeal.sim.stl.distribution.settings import families, family, world, worlds
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.language.propositional import to_text
@@ -64,6 +66,23 @@ def test_every_kind_is_satisfied_by_its_witness_on_the_systems_own_model(kind: s
     assert horizon(formula, of.dt) == pytest.approx(found.horizon * of.dt) and found.horizon * of.dt <= of.horizon_s
     assert found.robustness >= of.margin
     assert satisfied(formula, flown(found, robot), of.dt)[0]
+
+
+@pytest.mark.parametrize("robot", ["linear", "unicycle"])
+def test_the_environment_moves_as_the_witness(robot: str) -> None:
+    """The backend's float32, from the task's own start."""
+    of = world(robot)
+    found = draw(of, only("sequence", sequence=(2, 2)), seed=9, index=0)
+    view = "terminal_robustness"  # no episode ends early
+    env = recipe("stl", randomize="none", view=view, **task_settings(found, of)).build(1)
+    low, high = limits(of)
+    env.reset()
+    places = [env.backend.signals()["base_pos_w"].clone()]
+    for command in found.commands[:-1]:
+        env.step(torch.from_numpy(2 * (command - low) / (high - low) - 1)[None].float())
+        places.append(env.backend.signals()["base_pos_w"].clone())
+    ours = signals(of, found.place, found.heading, found.commands)["base_pos_w"][:-1]
+    assert np.allclose(torch.stack(places)[:, 0].numpy(), ours, atol=1e-5)
 
 
 def test_a_witness_that_stands_still_proves_nothing() -> None:

@@ -40,7 +40,8 @@ def test_families_are_what_their_names_say() -> None:
     ({"radius": (0.0, 1.0)}, "radius is a least and a greatest value above 0"), ({"radius": 1.0}, "two numbers"),
     ({"margin": 0.5}, "margin is 0.5; 0 to 0.25 are legal"), ({"low": (6.0, 0.0)}, "low below high"),
     ({"dt": float("nan")}, "dt is nan"), ({"model": "glider"}, "a glider needs a speed"),
-    ({"horizon_s": 9e4}, "450000 samples; at most 100,000"), ({"home": (0.0,)}, "home is a place of three numbers"), ({"constants": {"a": "b"}}, "constants are numbers"),
+    ({"horizon_s": 9e4}, "450000 samples; at most 100,000"), ({"home": (0.0,)}, "home is a place of three numbers"),
+    ({"constants": {"a": "b"}}, "constants are numbers"),
 ])
 def test_worlds_that_cannot_be_are_refused(change: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
