@@ -100,6 +100,11 @@ def parser() -> Parser:
     return p
 
 
+def part_helps() -> dict[str, str]:
+    """What ``--help`` of the action with options of its own prints."""
+    return {DRAW: formula_sets.parser().format_help().strip()}
+
+
 def completions() -> list[str]:
     """Actions."""
     return [*ACTIONS, DRAW]

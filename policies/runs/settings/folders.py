@@ -14,6 +14,9 @@ FOLDERS = "TEMPOREAL_CONFIGS"
 """Environment variable: folders of the user's configuration files by group, such as ``<folder>/randomize/lab.yaml``;
 several are separated as in PATH."""
 
+OTHER = ("formulas",)
+"""Folders of settings that are no run's: of `temporeal spec draw`."""
+
 
 def groups() -> dict[str, list[str]]:
     """Configuration groups and their options, read from the folders (without hydra: completion must be quick)."""
@@ -30,7 +33,7 @@ def options_in(root: Path) -> dict[str, list[str]]:
     return {
         folder.name: sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
         for folder in sorted(root.iterdir() if root.is_dir() else ())
-        if folder.is_dir() and not folder.name.startswith(("_", "."))
+        if folder.is_dir() and not folder.name.startswith(("_", ".")) and folder.name not in OTHER
     }
 
 
