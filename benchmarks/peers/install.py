@@ -39,6 +39,8 @@ LARGE: Mapping[str, tuple[str, ...]] = {
     "d3rlpy": ("d3rlpy==2.8.0", "dataclasses-json==0.6.7", "marshmallow==3.26.2", "typing-inspect==0.9.0",
                "gym==0.26.2", "gym-notices==0.1.0", "structlog==26.1.0", "scikit-learn==1.9.1", "joblib==1.6.0",
                "narwhals==2.29.0", "threadpoolctl==3.8.0"),
+    # what MuJoCo's own sysid imports, without its reports
+    "mujoco_sysid": ("tabulate==0.10.0",),
     # simulation-based inference: 60 MB on disk
     "sbi": ("sbi==0.27.0", "nflows==0.14", "zuko==1.6.0", "skorch==1.4.0", "tabulate==0.10.0", "scikit-learn==1.9.1",
             "joblib==1.6.0", "narwhals==2.29.0", "threadpoolctl==3.8.0"),

@@ -58,8 +58,10 @@ class JointRecord:
         return np.asarray(savgol_filter(self.place, window, 3, deriv=derivative, delta=self.step, axis=0))
 
     def moved(self) -> Marks:
-        """[J] whether a joint has."""
-        return np.asarray(np.ptp(self.smooth()[self.usable], axis=0) > STILL)
+        """[J] whether a joint has, after the beginning of a run."""
+        warm, place = int(round(WARM_S / self.step)), self.smooth()
+        went = [np.ptp(place[first + warm : end], axis=0) for first, end in self.runs() if end - first > warm]
+        return np.asarray(np.max([np.zeros(place.shape[1]), *went], axis=0) > STILL)
 
     def runs(self) -> list[tuple[int, int]]:
         """First samples and ends of what can be used, without a gap."""
