@@ -79,6 +79,14 @@ def test_every_setting_that_names_a_program_is_known() -> None:
     assert found == set(PROGRAMS)
 
 
+def test_residual_dynamics_of_settings_that_were_handed_over_are_not_loaded() -> None:
+    """A run's settings name a file of whoever trained it."""
+    given = changed(backend={"name": "quadrotor", "residual_dynamics": "/theirs/residual.yaml"})
+    with pytest.warns(UserWarning, match="give backend.residual_dynamics=... yourself"):
+        found = checked(given, "run")
+    assert found["backend"] == {"name": "quadrotor", "residual_dynamics": ""}
+
+
 @pytest.mark.parametrize(("change", "named"), [
     ({"task": 5}, "task is 5; legal: a group of settings"), ({"task__name": ["a"]}, "task.name is"),
     ({"seed": "1"}, "seed is '1'; legal: a whole number"), ({"num_worlds": True}, "num_worlds is True"),
