@@ -18,8 +18,8 @@ from temporeal.sim.identification.joints.problem import SIGNALS
 from temporeal.sim.identification.joints.record import JointRecord
 from temporeal.sim.identification.record import Marks, Numbers
 
-PHYSICS_S = 0.002
-"""Of a physics step, at most: the backend's own default."""
+PHYSICS_S = 0.001
+"""Of a physics step, at most: a stiff servo feels a setpoint that is a millisecond off."""
 LIMIT = 0.002
 """rad or m: nearer to an end of its range, a joint may lie against it."""
 
