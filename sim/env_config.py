@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from temporeal.sim.curriculum.configuration import parse_curriculum, start_draws
 from temporeal.sim.episodes import EpisodeDistribution, plain
 from temporeal.sim.physics.quadrotor import identified
-from temporeal.sim.randomization.distributions import parse_randomization
+from temporeal.sim.randomization.distributions import bounds, parse_randomization
 from temporeal.sim.randomization.posterior import Kind, Posterior, parse_posterior
 from temporeal.sim.randomization.sensor_config import SensorConfig
 from temporeal.sim.randomization.sensors import Sensors
@@ -70,9 +70,12 @@ def make_distribution(
                       {name: signals[name] for name in task.observe.signals}, task.control_dt)
     curriculum = parse_curriculum(config.curriculum, {**backend.parameters, **visual}, start_draws(task.initial),
                                   backend.num_worlds, config.seed)
+    randomization = parse_randomization(config.randomize, backend.parameters, posterior=posterior)
+    if (accepts := getattr(backend, "accepts", None)) is not None:  # one that can be given parameters it must refuse
+        for name, drawn in randomization.items():
+            accepts(name, bounds(drawn, backend.parameters[name], name))
     return EpisodeDistribution(
-        seed=config.seed, initial=task.initial, parameters=backend.parameters,
-        randomization=parse_randomization(config.randomize, backend.parameters, posterior=posterior),
+        seed=config.seed, initial=task.initial, parameters=backend.parameters, randomization=randomization,
         sensors=sensors,
         mid_episode=task.mid_episode, mid_episode_starts=config.mid_episode_starts, visual=visual,
         appearance=parse_randomization(config.appearance, visual), curriculum=curriculum,

@@ -19,6 +19,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -211,6 +212,12 @@ class Quadrotor:
                 self.residual.of_physics(name, value.double().numpy(), "residual_dynamics")
             self._values[name][ids] = value
         self._scatter_params(ids)
+
+    def accepts(self, name: str, ends: Iterable[Iterable[float]]) -> None:
+        """Refuse draws of a parameter between ``ends`` that residual dynamics are not on top of."""
+        if self.residual is not None:
+            for values in ends:
+                self.residual.of_physics(name, np.array([list(values)]), "residual_dynamics")
 
     def _check_param(self, name: str, value: Tensor, count: int) -> Tensor:
         if name not in PARAMETERS:

@@ -83,8 +83,8 @@ class Residual:
             row, k = np.argwhere(wrong)[0]
             raise WrongResidual(
                 f"{name} is {values[row, k]:.4g}; {where} was trained on top of {value[k]:.4g}, and fits "
-                f"{least[k]:.4g} to {most[k]:.4g}: draw parameters of the same identification, or leave "
-                "residual_dynamics empty")
+                f"{least[k]:.4g} to {most[k]:.4g}: draw parameters of the same identification (randomize=FILE of "
+                "temporeal identify --randomization, or randomize=none), or leave residual_dynamics empty")
 
 
 def reach(name: str, known: Mapping[str, Sequence[float]]) -> tuple[Numbers, Numbers, Numbers]:

@@ -12,12 +12,14 @@ import yaml
 
 from temporeal.robots.spec import load_robot
 from temporeal.sim.backends.quadrotor import make
+from temporeal.sim.env import make_env
 from temporeal.sim.physics.quadrotor import dynamics as physics
 from temporeal.sim.physics.quadrotor.parameters import nominal_params
 from temporeal.sim.physics.quadrotor.residual import ensemble as reference
 from temporeal.sim.physics.quadrotor.residual import residual_file
 from temporeal.sim.physics.quadrotor.residual.ensemble import Ensemble
 from temporeal.sim.physics.quadrotor.residual.residual_file import NEEDED, Residual, WrongResidual
+from temporeal.sim.task import load_task
 
 ROBOT = load_robot("crazyflie")
 
@@ -150,6 +152,15 @@ def test_other_physics_under_it_are_refused(tmp_path: Path) -> None:
     backend.set_params(torch.arange(2), {"wind_w": torch.ones(2, 3)})
     with pytest.raises(WrongResidual, match="mass is 0.05"):
         backend.set_params(torch.arange(2), {"mass": torch.tensor([0.0319, 0.05])})
+
+
+def test_randomization_beyond_its_physics_is_refused_before_anything_flies(tmp_path: Path) -> None:
+    task = load_task("hover")
+    options = {"residual_dynamics": saved(tmp_path / "r.yaml", made())}
+    drawn = {"mass": {"kind": "uniform", "low": 0.0319, "high": 0.04}}
+    with pytest.raises(WrongResidual, match="mass is 0.04"):
+        make_env(task, num_worlds=2, threads=1, options=options, randomize=drawn)
+    make_env(task, num_worlds=2, threads=1, options=options, randomize={"force_w": {"kind": "normal", "std": 0.1}})
 
 
 @pytest.mark.parametrize(("change", "says"), [
