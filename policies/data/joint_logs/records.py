@@ -57,6 +57,9 @@ def setpoints(path: Path, robot: RobotSpec, interface: Interface, episode: Episo
     if robot.drives.get(command, "position") != "position" or not wanted or not set(wanted) <= set(drives):
         raise DataError(f"{path}: its commands are {command}; joints are identified by setpoints of position, such as "
                         f"{COMMAND}")
+    if interface.action.size != robot.commands[command].size:
+        raise DataError(f"{path}: {command} has {interface.action.size} numbers, robot {robot.name!r} takes "
+                        f"{robot.commands[command].size}: another robot's?")
     return np.asarray(episode.action, np.float64)[:, [drives.index(each) for each in wanted]]
 
 

@@ -68,7 +68,12 @@ class Problem:
         return np.array([each.mean for each in self.asked]), np.array([each.sd for each in self.asked])
 
     def residuals(self, theta: Numbers) -> Numbers:
-        """[P, S, L, C] of vectors theta [P, Q]."""
+        """[P, S, L, C] of vectors theta [P, Q]; what is no number is of a step too far."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.compared(theta)
+
+    def compared(self, theta: Numbers) -> Numbers:
+        """[P, S, L, C]: what was measured less what is predicted."""
         found = []
         for record, along, begin in zip(self.records, self.along, self.begins):
             out = predicted(self, record, along, theta)
