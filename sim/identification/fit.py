@@ -166,9 +166,12 @@ def descended(problem: Problem, noise: Noise, weight: Numbers, theta: Numbers, s
     mean, sd = problem.prior
     value = posterior(problem, noise, weight, theta[None])[0]
     for _ in range(steps):
-        residual, jacobian = linearized(problem, noise, theta)
-        curvature = np.einsum("s,smq,smr->qr", weight, jacobian, jacobian, optimize=True) + np.diag(sd**-2.0)
-        slope = np.einsum("s,smq,sm->q", weight, jacobian, residual, optimize=True) + (theta - mean) / sd**2
+        with np.errstate(over="ignore", invalid="ignore"):  # neighbours of theta may leave all numbers behind
+            residual, jacobian = linearized(problem, noise, theta)
+            curvature = np.einsum("s,smq,smr->qr", weight, jacobian, jacobian, optimize=True) + np.diag(sd**-2.0)
+            slope = np.einsum("s,smq,sm->q", weight, jacobian, residual, optimize=True) + (theta - mean) / sd**2
+        if not np.isfinite(curvature).all() or not np.isfinite(slope).all():
+            break
         step = -np.linalg.solve(curvature, slope)
         tried = theta + step * 0.5 ** np.arange(6)[:, None]
         values = posterior(problem, noise, weight, tried)

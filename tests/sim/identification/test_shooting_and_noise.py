@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from temporeal.robots.spec import load_robot
-from temporeal.sim.identification import noise, parameters, shooting
+from temporeal.sim.identification import fit, noise, parameters, shooting
 from temporeal.sim.identification.record import CannotTell, FlightRecord, check, starts
 from temporeal.sim.physics.quadrotor import dynamics as physics
 
@@ -122,3 +122,26 @@ def test_autocorrelation_time_of_a_process_of_first_order() -> None:
         x[k] = 0.8 * x[k - 1] + rng.normal()
     np.testing.assert_allclose(noise.autocorrelation_time(x), 9.0, rtol=0.15)
     np.testing.assert_allclose(noise.autocorrelation_time(rng.normal(size=40_000)), 1.0, atol=0.1)
+
+
+class Wild:
+    """A problem of one parameter: residuals are theta - 1, and beyond ``edge`` no numbers."""
+
+    prior = (np.zeros(1), np.full(1, 10.0))
+
+    def __init__(self, edge: float) -> None:
+        self.edge = edge
+
+    def residuals(self, theta: np.ndarray) -> np.ndarray:
+        out = np.where(theta > self.edge, [[np.inf]], theta - 1)
+        return np.repeat(np.repeat(out[:, None, None], 4, 1), 3, 2)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("edge", "end"), [(5.0, 1.0), (0.5, 0.5), (-1.0, 0.0)])
+def test_a_fit_does_not_go_where_flights_leave_all_numbers_behind(edge: float, end: float) -> None:
+    """It goes up to there, and where there is nothing else it stays."""
+    flat = noise.Noise(np.zeros((1, 5)), np.eye(3)[None], np.ones(1))
+    found = fit.descended(Wild(edge), flat, np.ones(4), np.zeros(1), 20)
+    assert found[0] <= edge or edge < 0
+    assert abs(found[0] - end) < 0.3
