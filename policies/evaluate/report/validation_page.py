@@ -76,7 +76,7 @@ def ratio(name: str, other: str, words: str, error: float | None, against: Seque
         return f"With {words} ({other}) it is {amount(value, unit)}."
     more = value / error
     than = "as good" if 0.95 < more < 1.05 else f"{more:.1f} times as far off" if more > 1 else (
-        f"better: the simulator is {1 / more:.1f} times as far off")
+        f"the simulator is worse, {1 / more:.1f} times as far off")
     return f"With {words} it is {amount(value, unit)}: {than}."
 
 

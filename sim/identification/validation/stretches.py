@@ -65,7 +65,7 @@ def rows(record: FlightRecord) -> Numbers:
 
 def stride_of(record: FlightRecord) -> int:
     """Samples in a step."""
-    return max(int(round(COARSE_S / record.step)), 1)
+    return max(int(np.ceil(COARSE_S / record.step - 0.01)), 1)
 
 
 def stretches(record: FlightRecord, seconds: float, every_s: float | None = None) -> Stretches:

@@ -26,6 +26,7 @@ from temporeal.sim.env_config import QUADROTOR
 from temporeal.sim.identification import identified_file, parameters, randomization
 from temporeal.sim.identification.noise import TERMS
 from temporeal.sim.identification.synthetic import flights
+from temporeal.sim.identification.validation.stretches import stride_of
 from temporeal.sim.physics.quadrotor.residual import residual_file
 from temporeal.sim.physics.quadrotor.residual.ensemble import Ensemble
 from temporeal.sim.randomization.posterior import parse_posterior
@@ -164,6 +165,22 @@ def test_identify_writes_residual_dynamics_by_which_validate_judges(tmp_path: Pa
     told = capsys.readouterr()
     assert "fitting" not in told.err and "identified + residual" in json.loads(told.out)["errors"]
     make(ROBOT, 3, "motor_cmd", dt=0.002, threads=1, residual_dynamics=str(beside)).step(torch.full((3, 4), 0.6), 5)
+
+
+def test_sentences_say_who_is_better() -> None:
+    assert validation_page.ratio("identified", "hold", "going on", 0.2, [0.1, 0.4], 2, "m") == (
+        "With going on it is 0.4 m: 2.0 times as far off.")
+    assert validation_page.ratio("identified", "LSTM", "an LSTM", 0.2, [0.1], 1, "m") == (
+        "With an LSTM it is 0.1 m: the simulator is worse, 2.0 times as far off.")
+    assert "as good" in validation_page.ratio("identified", "LSTM", "an LSTM", 0.2, [0.205], 1, "m")
+    assert "no number" in validation_page.ratio("identified", "nominal", "the spec", 0.2, [None], 1, "m")
+    shares = {"units": {}, "coverage": {"identified": {"position": [0.5], "rates": [0.7]}}}
+    assert "too narrow" in validation_page.honesty(shares, "identified", 1, 0.5)[0]
+
+
+@pytest.mark.parametrize(("step", "stride"), [(0.001, 10), (0.004, 3), (0.00999999, 1), (0.01, 1), (0.02, 1)])
+def test_a_step_is_of_ten_milliseconds_at_least(step: float, stride: int) -> None:
+    assert stride_of(replace(flight(), step=step)) == stride
 
 
 def test_time_within_reach() -> None:

@@ -1,0 +1,57 @@
+"""NanoBench: folds are measured once, and rows say what was measured of which flight."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from temporeal.policies.evaluate.flight_candidates import HOLD, IDENTIFIED, LINEAR, LSTM, NOMINAL, RESIDUAL
+from temporeal.sim.identification.record import FlightRecord
+from temporeal_benchmarks.reality import nanobench
+
+
+def fold(residual: float, other: float, share: float = 0.9) -> dict[str, Any]:
+    """A fold with these errors of the residual and of an LSTM; the datasheet's is 1 m."""
+    errors = {RESIDUAL: residual, IDENTIFIED: 0.5, NOMINAL: 1.0, HOLD: 0.4, LINEAR: 0.3, LSTM: other}
+    return {"steps": [1, 50], "step_s": 0.01, "errors": {name: {"position": [0.0, each]} for name, each in
+                                                        errors.items()},
+            "coverage": {name: {"position": [0.0, share], "rates": [0.0, 0.8]} for name in (RESIDUAL, IDENTIFIED)},
+            "believed_s": dict.fromkeys(errors, 0.5)}
+
+
+def test_the_worst_flight_and_the_median_ratio_are_judged() -> None:
+    folds = {"a_rep1": fold(0.1, 0.2), "b_rep1": fold(0.4, 0.4), "c_rep1": fold(0.6, 0.2)}
+    rows = {row.name: row for row in nanobench.error_rows(folds, "; left out as wrong: d")}
+    assert np.isclose(rows[nanobench.NAMES[0]].value, 1 / 0.6) and rows[nanobench.NAMES[0]].ok is False
+    assert "a 10.00" in rows[nanobench.NAMES[0]].peer and "left out as wrong: d" in rows[nanobench.NAMES[0]].peer
+    assert rows[nanobench.NAMES[1]].value == 1.0 and rows[nanobench.NAMES[1]].ok
+    assert rows["reality.nanobench.error_lstm"].value == 0.2
+    assert rows[f"{nanobench.NAMES[0]}_without_residual"].ok is None
+
+
+def test_coverage_is_of_channels_and_flights() -> None:
+    row, beside = nanobench.covered_rows({"a": fold(0.1, 0.2, 0.96), "b": fold(0.1, 0.2, 1.0)})
+    assert np.isclose(row.value, 0.89) and row.ok and beside.ok is None
+    row, _ = nanobench.covered_rows({"a": fold(0.1, 0.2, 0.5)})
+    assert not row.ok
+
+
+def test_a_fold_is_measured_again_only_for_other_flights(tmp_path: Path) -> None:
+    still = np.zeros((2, 3))
+    a, b = (FlightRecord(name, name, 0.01, np.zeros((2, 4)), None, still, None, np.ones(2, bool)) for name in "ab")
+    count = []
+
+    def measure() -> dict[str, int]:
+        count.append(1)
+        return {"value": len(count)}
+
+    found = [nanobench.kept(tmp_path / "x" / "a.json", records, measure)["value"] for records in ([a], [a], [a, b])]
+    assert found == [1, 1, 2]
+
+
+def test_without_flights_targets_are_missed_and_said(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("TEMPOREAL_FLIGHT_LOGS", str(tmp_path))
+    rows = nanobench.rows(True, tmp_path)
+    assert [row.name for row in rows] == list(nanobench.NAMES) and all(row.ok is False for row in rows)
