@@ -38,7 +38,7 @@ FRICTION, DAMPING, ARMATURE = (3e-4, 0.1), (0.02, 0.5), (0.1, 2.0)
 the critical damping, armature in shares of the inertia at home."""
 EXCESS = (0.02, 1.0)
 """Of Coulomb friction that rest has more: nothing that shows, up to as much again (contacts dry or barely lubricated:
-Armstrong-Helouvry, Dupont and Canudas de Wit, Automatica 30(7), 1994, section 2)."""
+Armstrong-Helouvry, Dupont and Canudas-de-Wit, Automatica 30(7), 1994, section 2)."""
 PLAY = (5e-5, 0.02)
 """rad, up to 1.1 degrees, of joints that turn; a tenth of it in m where they slide."""
 SLOW = (0.01, 0.2)

@@ -6,7 +6,7 @@ are taken where the record was (:mod:`.mechanism`), once for all vectors. What i
 its way, the implicit integrator. Two things are added that MuJoCo's joints do not have, and that are zero there:
 
 - Stribeck: at rest friction is ``stribeck`` more, ``frictionloss + stribeck exp(-(v / speed)^2)`` (Armstrong-Helouvry,
-  Dupont and Canudas de Wit, Automatica 30(7), 1994, eq. 6, with the exponent 2)
+  Dupont and Canudas-de-Wit, Automatica 30(7), 1994, eq. 6, with the exponent 2)
 - backlash, as a dead zone: of the distance to its setpoint a servo feels what is beyond half of ``backlash``
 
 J joints of one chain, P vectors, T samples of the record, n physics steps in each.
@@ -86,7 +86,7 @@ def _friction(inertia: Any, smooth: Any, wanted: Any, bound: Any, p: Any, state:
             now = 1 if pull > bound[i] else (-1 if pull < -bound[i] else 0)
             if bound[i] <= 0:
                 now = 0
-            if now * state[i] < 0:  # from one slip to the other past sticking, or it may go to and fro for ever
+            if now * state[i] < 0:  # from one slip to the other past sticking, or it may go back and forth for ever
                 now = 0
             if now != state[i] and (same or turn < TOGETHER):
                 state[i], same = now, False
