@@ -65,7 +65,8 @@ def rows(quick: bool, out: Path) -> list[Row]:
 
 def kept(path: Path, records: Sequence[FlightRecord], measure: Any) -> dict[str, Any]:
     """What ``measure`` gives, or gave with the same flights and the same code."""
-    stamp = {"code": code_digest(CODE, lambda name: name.endswith(".py") and "/joints/" not in name), "logs": [each.digest for each in records]}
+    stamp = {"code": code_digest(CODE, lambda name: name.endswith(".py") and "/joints/" not in name),
+             "logs": [each.digest for each in records]}
     if path.exists():
         found = json.loads(path.read_text())
         if found["stamp"] == stamp:

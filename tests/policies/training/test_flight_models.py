@@ -13,7 +13,7 @@ from temporeal.policies.training.flight_models import learned, lstm, residual, r
 from temporeal.policies.training.flight_models.descent import Descent, descend
 from temporeal.robots.spec import load_robot
 from temporeal.sim.identification import synthetic
-from temporeal.sim.identification.parameters import flown
+from temporeal.sim.identification.parameters import simulator_parameters
 from temporeal.sim.identification.shooting import POSITION
 from temporeal.sim.identification.validation import predictors
 from temporeal.sim.identification.validation.model import Model
@@ -44,8 +44,6 @@ def flight() -> synthetic.Flights:
 def known(flights: synthetic.Flights, robot: int = 0) -> Model:
     """The truth as what was identified."""
     truth = flights.truth[robot]
-    from temporeal.sim.identification.parameters import simulator_parameters
-
     under = {name: {key: [float(x) for x in value[0]] for key in ("value", "low", "high")}
              for name, value in simulator_parameters(flights.asked, truth[None]).items()}
     return Model(ROBOT.name, flights.asked, truth, 1e-12 * np.eye(len(truth)), 3.8, {"simulator": under, "logs": []})
