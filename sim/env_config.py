@@ -89,7 +89,7 @@ def posterior_of(config: EnvConfig, task: Task) -> Posterior | None:
     if task.robot.kind != "quadrotor":
         raise ValueError("randomize.posterior: posteriors are of quadrotors so far; robot "
                          f"{task.robot.name!r} is of kind {task.robot.kind!r}")
-    return parse_posterior(config.posterior, task.robot.name, QUADROTOR)
+    return parse_posterior(config.posterior, task.robot.name, QUADROTOR, period=task.control_dt)
 
 
 def make_pictures(backend: Backend, config: EnvConfig) -> Pictures | None:

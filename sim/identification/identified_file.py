@@ -19,7 +19,8 @@ from temporeal.robots.handed_over.texts import from_yaml
 from temporeal.sim.identification.noise import TERMS
 from temporeal.sim.identification.parameters import SIDE_90
 from temporeal.sim.identification.settings import VOLTS
-from temporeal.sim.identification.verdicts import IDENTIFIED, STATUSES, Identified, posterior_of, verdicts
+from temporeal.sim.identification.verdicts import Identified, posterior_of, verdicts
+from temporeal.sim.randomization.statuses import IDENTIFIED, STATUSES
 
 FORMAT, JOINTS, VERSION = "temporeal identified quadrotor", "temporeal identified joints", 2
 LARGEST = 1 << 22

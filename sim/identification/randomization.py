@@ -16,7 +16,9 @@ import yaml
 from temporeal.robots.atomic_files import write_whole
 from temporeal.sim.env_config import QUADROTOR
 from temporeal.sim.identification.record import FlightRecord
+from temporeal.sim.physics.quadrotor.identified import AXES
 from temporeal.sim.randomization.posterior import FORMAT, VERSION, checked
+from temporeal.sim.randomization.statuses import PRIOR
 
 SEEN = (0.02, 0.98)
 """Shares of a flight's voltages between which a battery is drawn: the rest are samples that are off."""
@@ -36,10 +38,21 @@ def content(identified: Mapping[str, Any], voltage: Sequence[float] | None = Non
     return {
         "format": FORMAT, "version": VERSION, "robot": identified["robot"], "revision": identified["revision"],
         "logs": [{key: each[key] for key in ("name", "sha256")} for each in identified["logs"]],
-        "reference_v": identified["fit"]["reference_v"],
+        "converged": identified["fit"]["converged"], "reference_v": identified["fit"]["reference_v"],
         "voltage": list(voltage) if voltage is not None and QUADROTOR.exponent in order else None,
-        "order": order, "logarithm": [name for name in order if identified["parameters"][name]["logarithm"]],
+        "order": order, "status": {name: identified["parameters"][name]["status"] for name in order},
+        "logarithm": [name for name in order if identified["parameters"][name]["logarithm"]],
         "mean": [float(identified["covariance"]["mean"][k]) for k in keep], "covariance": matrix.tolist()}
+
+
+def drawn_together(posterior: Mapping[str, Any]) -> tuple[str, ...]:
+    """The simulator's parameters that ``randomize=FILE`` draws from a posterior.
+
+    Not the inertia, where a log does not tell torque to inertia: the prior of that ratio holds the extremes of thrust,
+    arm and inertia at once, and is wider than what sources say of the inertia alone.
+    """
+    told = all(posterior["status"][f"torque_to_inertia_{axis}"] != PRIOR for axis in AXES)
+    return tuple(name for name in QUADROTOR.made if told or name != "inertia")
 
 
 def voltage_of(records: Sequence[FlightRecord]) -> list[float] | None:

@@ -13,9 +13,8 @@ from temporeal.sim.identification.parameters import Quantity
 from temporeal.sim.identification.profile import Profile
 from temporeal.sim.identification.sampling import Draws
 from temporeal.sim.identification.uncertainty import SHRUNK, Laplace
+from temporeal.sim.randomization.statuses import CONTRADICTS, GIVEN, IDENTIFIED, PRIOR
 
-IDENTIFIED, PRIOR, GIVEN, CONTRADICTS = "identified", "not identifiable", "given", "contradicts its prior"
-STATUSES = (IDENTIFIED, PRIOR, GIVEN, CONTRADICTS)
 FAR = 3.0
 """Standard deviations by which a parameter lies beyond what published sources say, or a log beyond what was given."""
 TOLD = 1e-3
@@ -67,7 +66,7 @@ class Verdict:
     Args:
         value, low, high: of the posterior (:func:`posterior_of`) in its unit, with 90 % between the last two. prior:
             its 90 %. shrink: posterior's standard deviation over the prior's, of what is fitted. status: one of
-            :data:`STATUSES`.
+            :data:`~temporeal.sim.randomization.statuses.STATUSES`.
         why: in words, where the log does not tell it, or what it tells is odd.
     """
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from math import isfinite
+from math import inf, isfinite
 from typing import Any
 
 import numpy as np
@@ -24,20 +24,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from temporeal.sim.compiler.keyed_random import KeyedDraws
+from temporeal.sim.randomization.statuses import STATUSES
 
 Numbers = NDArray[np.float64]
 Made = dict[str, Numbers]
 
 FORMAT, VERSION = "temporeal posterior of a quadrotor", 1
-KEYS = ("format", "version", "robot", "revision", "logs", "reference_v", "voltage", "order", "logarithm", "mean",
-        "covariance")
+KEYS = ("format", "version", "robot", "revision", "logs", "converged", "reference_v", "voltage", "order", "status",
+        "logarithm", "mean", "covariance")
 STREAM = "randomize.posterior"
 SAMPLES, TAIL = 4096, 0.00135
 """Draws that say where a parameter ends; the share of them beyond each end, as of three standard deviations."""
 VOLTS = (0.5, 100.0)
-SYMMETRIC, LEAST = 1e-5, -1e-4
-"""Of a correlation matrix whose covariance is written with nine digits: how far it may be from symmetric, and how far
-below zero its least eigenvalue."""
+SYMMETRIC, LEAST, RIDGE = 1e-5, -1e-4, 1e-9
+"""Of a correlation matrix whose covariance is written with nine digits: how far it may be from symmetric, how far below
+zero its least eigenvalue, and where that is lifted to."""
 
 
 @dataclass(frozen=True)
@@ -47,26 +48,28 @@ class Kind:
     Args:
         needed: quantities that it must have. exponent: the one that a battery needs besides. positive: those whose
             logarithm is drawn. made: parameters that the simulator is given.
-        make: these of quantities [P] by name and of the voltage's share of the reference [P] (None: no battery).
+        make: these of quantities [P] by name, of the voltage's share of the reference [P] (None: no battery) and of the
+            task's control period [s], the longest delay that the simulator has.
     """
 
     needed: tuple[str, ...]
     exponent: str
     positive: tuple[str, ...]
     made: tuple[str, ...]
-    make: Callable[[Mapping[str, Numbers], Numbers | None], Made]
+    make: Callable[[Mapping[str, Numbers], Numbers | None, float], Made]
 
 
 @dataclass(frozen=True)
 class Posterior:
     """mean: [Q], root: [Q, Q] of the covariance, in fitted coordinates. share: least and greatest voltage over the
-    reference; None: no battery."""
+    reference; None: no battery. period: of the task's control [s]."""
 
     kind: Kind
     order: tuple[str, ...]
     mean: Numbers
     root: Numbers
     share: tuple[float, float] | None
+    period: float = inf
 
     def parameters(self, normal: Numbers, uniform: Numbers) -> Made:
         """The simulator's parameters [P, size] of standard normal [P, Q] and uniform [P] numbers."""
@@ -76,7 +79,7 @@ class Posterior:
         quantities = {name: np.exp(theta[:, k]) if name in self.kind.positive else theta[:, k]
                       for k, name in enumerate(self.order)}
         share = None if self.share is None else self.share[0] + (self.share[1] - self.share[0]) * uniform
-        return self.kind.make(quantities, share)
+        return self.kind.make(quantities, share, self.period)
 
     def draw(self, draw: KeyedDraws) -> dict[str, Tensor]:
         """Parameters [K, size] by name, of one row each of ``draw``. On a GPU they are made by the CPU."""
@@ -99,15 +102,17 @@ class Posterior:
 # ---------------------------------------------------------------- from configuration
 
 
-def parse_posterior(raw: Any, robot: str, kind: Kind, where: str = "randomize.posterior") -> Posterior:
-    """The posterior that ``raw`` describes, for ``robot``; every name and number is checked."""
+def parse_posterior(raw: Any, robot: str, kind: Kind, where: str = "randomize.posterior", period: float = inf
+                    ) -> Posterior:
+    """The posterior that ``raw`` describes, for ``robot`` whose control period is ``period`` [s]; every name and number
+    is checked."""
     what = checked(raw, kind, where)
     if what["robot"] != robot:
         raise ValueError(f"{where} is of robot {what['robot']!r}, and the task is of {robot!r}: identify that one")
     covariance, mean = np.array(what["covariance"], float), np.array(what["mean"], float)
     volts = what["voltage"]
     share = None if volts is None else (volts[0] / what["reference_v"], volts[1] / what["reference_v"])
-    found = Posterior(kind, tuple(what["order"]), mean, root_of(covariance, where), share)
+    found = Posterior(kind, tuple(what["order"]), mean, root_of(covariance, where), share, period)
     try:
         _ = found.ends
     except ValueError as error:
@@ -136,8 +141,11 @@ def checked(raw: Any, kind: Kind, where: str) -> dict[str, Any]:
     for key in ("robot", "revision"):
         if not isinstance(raw[key], str):
             raise ValueError(f"{where}.{key} is {raw[key]!r:.60}; a text is needed")
+    if not isinstance(raw["converged"], bool):
+        raise ValueError(f"{where}.converged is {raw['converged']!r:.60}; true or false is needed")
     _check_logs(raw["logs"], where)
     _check_order(raw, kind, where)
+    _check_status(raw, where)
     _check_battery(raw, kind, where)
     count = len(raw["order"])
     _check_list(raw["mean"], count, f"{where}.mean")
@@ -151,15 +159,17 @@ def checked(raw: Any, kind: Kind, where: str) -> dict[str, Any]:
 
 
 def root_of(covariance: Numbers, where: str) -> Numbers:
-    """R with R R^T = ``covariance`` [Q, Q]; refuses what is none."""
+    """R with R R^T = ``covariance`` [Q, Q], the lower triangular one. It is unique, so that every machine draws the
+    same (eigenvectors of equal eigenvalues are whatever a library makes of them). Refuses what is no covariance."""
     variance = np.diag(covariance)
     scale = np.sqrt(np.abs(variance)) + 1e-150
     scaled = covariance / np.outer(scale, scale)
-    values, vectors = np.linalg.eigh(0.5 * (scaled + scaled.T))
-    if (variance < 0).any() or not np.allclose(scaled, scaled.T, atol=SYMMETRIC) or values.min() < LEAST:
+    even = 0.5 * (scaled + scaled.T)
+    least = np.linalg.eigvalsh(even).min()
+    if (variance < 0).any() or not np.allclose(scaled, scaled.T, atol=SYMMETRIC) or least < LEAST:
         raise ValueError(f"{where}.covariance is not symmetric, or has a negative variance in some direction: no "
                          "covariance")
-    return np.asarray(scale[:, None] * vectors * np.sqrt(np.maximum(values, 0.0)))
+    return np.asarray(scale[:, None] * np.linalg.cholesky(even + (RIDGE - min(least, 0.0)) * np.eye(len(even))))
 
 
 def _is_number(value: Any) -> bool:
@@ -200,6 +210,14 @@ def _check_order(raw: Mapping[str, Any], kind: Kind, where: str) -> None:
     if raw["logarithm"] != positive:
         raise ValueError(f"{where}.logarithm is {raw['logarithm']!r:.80}; of these the logarithm is drawn: "
                          f"{', '.join(positive)}")
+
+
+def _check_status(raw: Mapping[str, Any], where: str) -> None:
+    """One for each of order."""
+    status = raw["status"]
+    if not isinstance(status, Mapping) or set(status) != set(raw["order"]) or not all(
+            isinstance(each, str) and each in STATUSES for each in status.values()):
+        raise ValueError(f"{where}.status is {status!r:.80}; for each of order one of {', '.join(STATUSES)} is needed")
 
 
 def _check_battery(raw: Mapping[str, Any], kind: Kind, where: str) -> None:

@@ -33,13 +33,13 @@ def divided(words: Sequence[str]) -> tuple[list[str], list[Opened]]:
 
 
 def opened(word: str) -> list[Opened]:
-    """What ``word`` sets: every parameter of the posterior, and the posterior."""
+    """What ``word`` sets: every parameter that the flights told, and the posterior."""
     path = Path(word.removeprefix(GROUP)).expanduser()
     found = posterior_in(path)
-    from temporeal.sim.env_config import QUADROTOR
+    from temporeal.sim.identification.randomization import drawn_together
 
     kinds = [Opened(word, ("randomize", "parameters", name), {"kind": "posterior", "shared": False})
-             for name in QUADROTOR.made]
+             for name in drawn_together(found)]
     return [Opened(word, ("randomize", "name"), path.stem), *kinds, Opened(word, ("randomize", "posterior"), found)]
 
 

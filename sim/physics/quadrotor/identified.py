@@ -8,6 +8,7 @@ Motion shows thrust per mass, torque per inertia, drag per mass; mass, arm and t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,11 +70,16 @@ def possible(q: Mapping[str, Numbers]) -> dict[str, Numbers]:
     return out
 
 
-def drawn_parameters(q: Mapping[str, Numbers], share: Numbers | None) -> dict[str, Numbers]:
-    """:func:`simulator_parameters` of what was drawn, cut to what is :func:`possible`. ``share``: [P] voltage over the
-    reference's; None: as at the reference."""
+def drawn_parameters(q: Mapping[str, Numbers], share: Numbers | None, period: float = inf) -> dict[str, Numbers]:
+    """:func:`simulator_parameters` of what was drawn, cut to what is :func:`possible`.
+
+    Args:
+        share: [P] voltage over the reference's; None: as at the reference. period: of control, s; the simulator keeps
+            one previous command, so that none acts later than that.
+    """
     out = simulator_parameters(possible(q))
     out["motor_gain"] = np.maximum(out["motor_gain"], LEAST_GAIN)
+    out["command_delay"] = np.minimum(out["command_delay"], period)
     return out if share is None else on_battery(out, share, q[EXPONENT])
 
 

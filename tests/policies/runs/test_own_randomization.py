@@ -48,6 +48,13 @@ def test_the_settings_hold_the_posterior_and_name_no_file(tmp_path: Path) -> Non
     assert run_folders.load_run(tmp_path / "run")["randomize"] == made["randomize"]
 
 
+def test_inertia_is_as_sources_have_it_where_a_log_does_not_tell_it(tmp_path: Path) -> None:
+    status = {**content()["status"], "torque_to_inertia_z": "not identifiable"}
+    made = compose(["task=hover", written(tmp_path, status=status)])["randomize"]["parameters"]
+    assert made["inertia"] == compose(["task=hover"])["randomize"]["parameters"]["inertia"]
+    assert made["arm"]["kind"] == made["thrust_curve"]["kind"] == "posterior"
+
+
 def test_worlds_and_records_have_the_draws(tmp_path: Path) -> None:
     env = env_of(written(tmp_path))
     env.reset()

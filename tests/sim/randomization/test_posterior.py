@@ -32,7 +32,8 @@ def content(width=0.1, **changed):
     correlation = 0.3 * np.eye(len(ASKED)) + 0.7 * (mixed @ mixed.T) / np.outer(*[np.linalg.norm(mixed, axis=1)] * 2)
     mean = [float(q.mean) if q.name != "delay" else 0.008 for q in ASKED]
     return {"format": FORMAT, "version": VERSION, "robot": "crazyflie", "revision": "", "logs": [
-        {"name": "flight", "sha256": ""}], "reference_v": 3.8, "voltage": None, "order": [q.name for q in ASKED],
+        {"name": "flight", "sha256": ""}], "converged": True, "reference_v": 3.8, "voltage": None,
+        "order": [q.name for q in ASKED], "status": {q.name: "identified" for q in ASKED},
         "logarithm": [q.name for q in ASKED if q.log], "mean": mean,
         "covariance": (correlation * np.outer(sd, sd)).tolist(), **changed}
 
@@ -86,6 +87,25 @@ def test_a_draw_depends_on_seed_world_and_episode_alone() -> None:
         assert np.array_equal(value, all_[name][some.numpy()])
     for other in (drawn(content(), seed=4), drawn(content(), episode=FIRST + 1)):
         assert abs(np.corrcoef(other["mass"], all_["mass"])[0, 1]) < 5 / np.sqrt(N)
+
+
+@pytest.mark.parametrize(("alone", "inertia", "tau_down", "gain"), [
+    (False, 1.3460045e-05, 0.11456128, 0.99064517), (True, 1.35209766e-05, 0.11282443, 0.98716825)])
+def test_every_machine_draws_the_same_robots(alone: bool, inertia: float, tau_down: float, gain: float) -> None:
+    """Where eigenvalues are equal, as of parameters on their own, eigenvectors are whatever a library makes of them."""
+    what = content()
+    if alone:
+        what["covariance"] = np.diag(np.diag(what["covariance"])).tolist()
+    made = drawn(what, worlds=WORLDS[1:2], episode=FIRST[1:2])
+    found = [made["mass"][0], made["inertia"][0, 0], made["tau_down"][0], made["motor_gain"][0, 0]]
+    assert found == pytest.approx([0.03016443, inertia, tau_down, gain], rel=1e-6)
+
+
+def test_no_command_acts_later_than_the_simulator_keeps_them() -> None:
+    posterior = parse_posterior(content(), "crazyflie", QUADROTOR, period=0.008)  # the mean, where half are cut
+    late = posterior.draw(KeyedDraws(3, WORLDS, FIRST))["command_delay"].numpy()
+    assert late.max() == np.float32(0.008) and abs((late == late.max()).mean() - 0.5) < 2.5 / np.sqrt(N)
+    assert posterior.ends["command_delay"][1][0] == 0.008
 
 
 def test_what_cannot_be_is_cut_off_and_ends_are_where_the_draws_are() -> None:
