@@ -104,8 +104,9 @@ def drawn(robot: RobotSpec, rng: np.random.Generator) -> tuple[dict[str, float],
 
 
 def log(robot: Hidden, path: Path, seed: int) -> None:
-    """Fly it for :data:`SECONDS` with sines on every axis (``sim/identification/synthetic.py``: gusts, an emptying
-    battery, noise), and write what its sensors said as NanoBench's CSV."""
+    """Fly it for :data:`SECONDS` with sines on every axis (``sim/identification/synthetic.py``: a pilot who is tuned to
+    the robot's true parameters, gusts, an emptying battery, noise), and write what its sensors said as NanoBench's CSV,
+    at 100 Hz."""
     rng = np.random.default_rng([DATE, seed, 1])
     record = flown(load_robot("crazyflie"), robot.asked, robot.theta[None], SECONDS, rng, REFERENCE_V)[0]
     path.parent.mkdir(parents=True, exist_ok=True)
