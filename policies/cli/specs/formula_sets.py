@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from temporeal.policies.cli.console import Parser, add_json, add_overwrite, counter, print_json, say
 from temporeal.policies.runs.errors import FAILED, OK, BadInput, bad_input
+
+if TYPE_CHECKING:
+    from temporeal.sim.stl.distribution.settings import World
 
 SUFFIX = ".jsonl"
 MOST = 10_000_000
@@ -21,7 +24,8 @@ Draws formulas with regions, a start, and a witness: a trajectory that moves as 
 by the exact robustness. What cannot be certified is drawn again and counted. The same seed gives the same formulas, and
 no two families share one. Names of robots, families and settings: configs/formulas.
 
-  temporeal spec check FILE.jsonl ...   does all proofs of files again; no formula may be in two of them
+  temporeal spec check FILE.jsonl ...   does all proofs of files again and draws each formula again; no formula may be
+                                        in two of them
 
 Example:
   temporeal spec draw --robot linear --family train --count 1000 --seed 1 --out formulas.jsonl
@@ -51,6 +55,8 @@ def draw(argv: Sequence[str]) -> int:
     options = parser().parse_args(argv)
     if options.out.suffix != SUFFIX:
         raise BadInput(f"--out {options.out}: a file of formulas is {SUFFIX}")
+    if options.out.is_dir():
+        raise BadInput(f"--out {options.out} is a folder; a file is written")
     if not 1 <= options.count <= MOST:
         raise BadInput(f"--count is {options.count}; 1 to {MOST} are legal")
     from temporeal.policies.runs.replacing import refuse_to_replace
@@ -66,23 +72,42 @@ def _drawn(options: Namespace) -> int:
     from temporeal.sim.stl.distribution.settings import FAMILIES, family, world
 
     of, missions = world(options.robot), family(options.family, options.families or FAMILIES)
+    _check_world(of, options.robot)
     counts: Counter[tuple[str, str]] = Counter()
-    progress, found, began = counter("formulas"), [], time.perf_counter()
-    for k in range(options.count):
-        found.append(drawing.draw(of, missions, options.seed, options.first + k, counts))
-        progress(k + 1, options.count)
-    seconds = time.perf_counter() - began
-    kinds = by_kind(counts)
-    write(options.out, Header(of, missions, options.seed, kinds), found)
+    progress, began = counter("formulas"), time.perf_counter()
+
+    def each() -> Iterator[drawing.Drawn]:
+        for k in range(options.count):
+            yield drawing.draw(of, missions, options.seed, options.first + k, counts)
+            progress(k + 1, options.count)
+
+    write(options.out, lambda: Header(of, missions, options.seed, by_kind(counts)), each())
+    seconds, kinds = time.perf_counter() - began, by_kind(counts)
     if options.json:
-        print_json({"file": options.out, "formulas": len(found), "robot": of.robot, "family": missions.name,
+        print_json({"file": options.out, "formulas": options.count, "robot": of.robot, "family": missions.name,
                     "seed": options.seed, "first": options.first, "counts": kinds, "seconds": seconds})
         return OK
-    say(f"{options.out}: {len(found)} formulas of family {missions.name} for {of.robot}, in {seconds:.1f} s")
+    say(f"{options.out}: {options.count} formulas of family {missions.name} for {of.robot}, in {seconds:.1f} s")
     say("\n".join(_table(kinds)))
     if not of.exact:
-        say(f"{of.robot}: witnesses are of a stand-in with lower limits, not of the robot's own motion")
+        say(f"  {_stand_in(of)}")
     return OK
+
+
+def _check_world(of: World, where: str) -> None:
+    """Compare a world with its system, unless it is one that comes along: those agree, and need no simulator's code."""
+    from temporeal.sim.stl.distribution.settings import comes_along
+
+    if not comes_along(of):
+        from temporeal.sim.task_parts.formula_worlds import check_world
+
+        check_world(of, where)
+
+
+def _stand_in(of: World) -> str:
+    """What witnesses that are not the robot's own motion are."""
+    return (f"witnesses are a point's that glides below {of.speed:g} m/s and {of.acceleration:g} m/s^2, not the motion "
+            f"of {of.robot} itself")
 
 
 def _table(kinds: Mapping[str, Mapping[str, int]]) -> list[str]:
@@ -109,36 +134,47 @@ def check(paths: Sequence[Path], options: Namespace) -> int:
     else:
         for result in results:
             _say_checked(result)
-    return FAILED if any(result["faults"] for result in results) else OK
+    return FAILED if any(result["faults"] or result["set_faults"] for result in results) else OK
 
 
 def _checked(path: Path, known: dict[tuple[object, ...], str]) -> dict[str, Any]:
     """What a file has, and what of it does not hold; ``known``: where each formula was seen first."""
-    from temporeal.sim.stl.distribution.checking import fault
+    from temporeal.sim.stl.distribution.checking import fault, not_whole, own_settings, unlike_its_seed
     from temporeal.sim.stl.distribution.formula_sets import read
 
     header, formulas = read(path)
-    kinds: Counter[str] = Counter()
-    faults, least = list[dict[str, Any]](), float("inf")
+    of, missions = header.world, header.family
+    _check_world(of, f"{path}, world")
+    kinds, counts = Counter[str](), Counter[tuple[str, str]]()
+    faults, indices, least = list[dict[str, Any]](), list[int](), float("inf")
     for found in formulas:
         kinds[found.kind] += 1
+        indices.append(found.index)
         least = min(least, found.robustness)
         here = f"{path}, index {found.index}"
         first = known.setdefault(found.identity(), here)
-        wrong = f"it is {first}, too" if first != here else fault(found, header.world, header.family.alternatives)
-        if wrong is not None:
-            faults.append({"index": found.index, "kind": found.kind, "fault": wrong})
+        wrongs = [f"it is {first}, too" if first != here else None, fault(found, of, missions.alternatives),
+                  unlike_its_seed(found, of, missions, counts)]
+        if wrong := [each for each in wrongs if each is not None]:
+            faults.append({"index": found.index, "kind": found.kind, "fault": "; ".join(wrong)})
     if not kinds:
         raise BadInput(f"{path} has no formulas")
-    return {"file": path, "robot": header.world.robot, "family": header.family.name, "seed": header.seed,
-            "exact": header.world.exact, "formulas": kinds.total(), "kinds": dict(sorted(kinds.items())),
-            "faults": faults, "least_robustness": least}
+    return {"file": path, "robot": of.robot, "family": missions.name, "seed": header.seed, "exact": of.exact,
+            "own_settings": own_settings(header), "formulas": kinds.total(),
+            "kinds": dict(sorted(kinds.items())), "faults": faults, "set_faults": not_whole(header, indices, counts),
+            "least_robustness": least, "stand_in": None if of.exact else _stand_in(of)}
 
 
 def _say_checked(result: Mapping[str, Any]) -> None:
     total, faults = result["formulas"], result["faults"]
     say(f"{result['file']}: {total} formulas of family {result['family']} for {result['robot']}, seed {result['seed']}")
     say(f"  {', '.join(f'{kind} {count}' for kind, count in result['kinds'].items())}")
+    if result["own_settings"]:
+        say(f"  {' and '.join(result['own_settings'])}: settings of the file's own, not those of configs/formulas")
+    if result["stand_in"]:
+        say(f"  {result['stand_in']}")
+    for wrong in result["set_faults"]:
+        say(f"  {wrong}")
     for wrong in faults[:NAMED]:
         say(f"  index {wrong['index']}, {wrong['kind']}: {wrong['fault']}")
     if len(faults) > NAMED:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,8 @@ from temporeal.sim.stl.semantics.robustness import robustness
 
 CERTIFIED = "certified"
 SEEDS = 2**63
+DIGITS = 6
+"""After the point, of a mission's numbers: what is drawn has three."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +63,12 @@ class Drawn:
     robustness: float
 
     def identity(self) -> tuple[object, ...]:
-        """Equal of equal missions: text, numbers and start."""
-        numbers = tuple((name, tuple(x) if isinstance(x, list) else x) for name, x in sorted(self.constants.items()))
-        return self.formula, numbers, self.place, self.heading
+        """Equal of equal missions: text, numbers and start, to :data:`DIGITS`."""
+        def rounded(x: Any) -> Any:
+            return tuple(map(rounded, x)) if isinstance(x, (list, tuple)) else round(float(x), DIGITS)
+
+        numbers = tuple((name, rounded(x)) for name, x in sorted(self.constants.items()))
+        return self.formula, numbers, rounded(self.place), rounded(self.heading)
 
 
 def draw(world: World, family: Family, seed: int, index: int, counts: Counter[tuple[str, str]] | None = None) -> Drawn:
@@ -105,11 +110,15 @@ def drawn_kind(rng: np.random.Generator, family: Family) -> str:
 
 def task_settings(found: Drawn, world: World) -> dict[str, Any]:
     """Settings of ``task=stl`` that begin at the drawn start."""
-    place = list(found.place[: len(world.low)])
-    start = {"low": place, "high": place} if world.home is None else {}
-    heading = {"heading": [found.heading] * 2} if world.headed else {}
     return {"system": world.system, "formula": found.formula, "constants": dict(found.constants),
-            "start": {**start, **heading, **world.start}}
+            "start": start_settings(world, found.place, found.heading)}
+
+
+def start_settings(world: World, place: Sequence[float], heading: float) -> dict[str, Any]:
+    """Settings of the system's start at ``place`` [3] m and ``heading`` rad."""
+    corner = list(place[: len(world.low)])
+    start = {"low": corner, "high": corner} if world.home is None else {}
+    return {**start, **({"heading": [heading] * 2} if world.headed else {}), **world.start}
 
 
 def check_shares(family: Family) -> None:
@@ -161,8 +170,8 @@ def written(
 
     slots = {f"w{i}": f"{number(lo)},{number(hi)}" for i, (lo, hi) in shown.windows.items()}
     slots |= {name: number(samples) for name, samples in shown.times.items()}
-    names = [f"{at(name)} = {world.place.format(name)};" for name in around.places]
-    names += [f"clear_{name} = {world.avoid.format(name)};" for name in around.avoided]
+    names = [f"{at(name)} = {world.named(world.place, name)};" for name in around.places]
+    names += [f"clear_{name} = {world.named(world.avoid, name)};" for name in around.avoided]
     body, end = mission.template.format(**slots), number(shown.horizon)
     kept = [" & ".join(f"clear_{name}" for name in around.avoided)] if around.avoided else []
     lines = [*names, body, *(f"& G[0,{end}] ({state})" for state in (*kept, world.keep))]

@@ -12,23 +12,25 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import os
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from math import isfinite
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
 
+from temporeal.robots.atomic_files import write_whole
 from temporeal.robots.handed_over.files import Refused, opened
 from temporeal.robots.handed_over.texts import from_json
+from temporeal.robots.signals import is_number
 from temporeal.robots.spec import robot_names
-from temporeal.sim.stl.distribution.drawing import SEEDS, Drawn
-from temporeal.sim.stl.distribution.motions import Floats, limits
-from temporeal.sim.stl.distribution.settings import Family, World, family_of, world_of
+from temporeal.sim.stl.distribution.drawing import SEEDS, Drawn, check_shares
+from temporeal.sim.stl.distribution.motions import Floats, limits, loaded
+from temporeal.sim.stl.distribution.settings import Family, World, family_of, world_of, worlds
 
 FORMAT, VERSION = "temporeal.formulas", 1
 LARGEST = 8 << 30  # bytes
@@ -48,18 +50,28 @@ class Header:
     counts: Mapping[str, Mapping[str, int]]
 
 
-def write(path: Path, header: Header, formulas: Iterable[Drawn]) -> None:
-    """Write a file; it is there whole or not at all."""
-    part = path.with_name(path.name + ".part")
-    first = {"format": FORMAT, "version": VERSION, "world": asdict(header.world), "family": asdict(header.family),
-             "seed": header.seed, "counts": header.counts}
-    try:
-        with part.open("w", encoding="utf-8") as file:
-            file.write(json.dumps(first) + "\n")
-            file.writelines(json.dumps(_row(f)) + "\n" for f in formulas)
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+def write(path: Path, header: Callable[[], Header], formulas: Iterable[Drawn]) -> None:
+    """Write a file; it is there whole or not at all.
+
+    ``formulas`` are taken one by one, once it is known that the folder can be written; ``header`` is called after the
+    last one, since it has their counts.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryFile(dir=path.parent) as rows:  # without a name: a kill leaves nothing
+        for found in formulas:
+            rows.write(json.dumps(_row(found)).encode() + b"\n")
+        rows.flush()
+        if not rows.tell():
+            raise ValueError(f"{path}: a file of formulas has at least one")
+        with mmap(rows.fileno(), 0, access=ACCESS_READ) as body, memoryview(body) as lines:
+            write_whole(path, _first(header()), lines)
+
+
+def _first(header: Header) -> bytes:
+    """The first line."""
+    data = {"format": FORMAT, "version": VERSION, "world": asdict(header.world), "family": asdict(header.family),
+            "seed": header.seed, "counts": header.counts}
+    return json.dumps(data).encode() + b"\n"
 
 
 def by_kind(counts: Counter[tuple[str, str]]) -> dict[str, dict[str, int]]:
@@ -105,8 +117,17 @@ def _header(where: str, data: Any) -> Header:
         made = world_of(data["world"], f"{where}, world"), family_of(data["family"], f"{where}, family")
     except ValueError as error:
         raise Refused(str(error)) from error
-    if made[0].robot not in robot_names():  # never a path: a file does not say what is loaded
-        raise Refused(f"{where}: no robot {made[0].robot!r:.60}; known: {', '.join(robot_names())}")
+    try:
+        check_shares(made[1])
+    except ValueError as error:
+        raise Refused(f"{where}: {error}") from error
+    of, robots = made[0], robot_names()
+    if of.robot not in robots:  # never a path: a file does not say what is loaded
+        raise Refused(f"{where}: no robot {of.robot!r:.60}; known: {', '.join(robots)}")
+    if of.system not in (systems := sorted({*worlds(), *robots})):
+        raise Refused(f"{where}: no system {of.system!r:.60}; known: {', '.join(systems)}")
+    if of.signal not in (legal := loaded(of.robot).signals):
+        raise Refused(f"{where}: robot {of.robot} has no signal {of.signal!r:.60}; it has {', '.join(legal)}")
     return Header(*made, _whole(where, "seed", data["seed"], SEEDS), data["counts"])
 
 
@@ -130,13 +151,13 @@ def _drawn(where: str, data: Any, header: Header) -> Drawn:
     if not isinstance(text, str) or not 0 < len(text) <= LONGEST:
         raise Refused(f"{where}: formula is a text of at most {LONGEST:,} characters")
     if not isinstance(data["constants"], dict) or not all(
-            _is_number(v) or _is_numbers(v) for v in data["constants"].values()):
+            is_number(v) or _is_numbers(v) for v in data["constants"].values()):
         raise Refused(f"{where}: constants are numbers and lists of numbers by name")
     place = data["place"]
     if not _is_numbers(place) or len(place) != 3:
         raise Refused(f"{where}: place is three numbers, got {place!r:.60}")
     for name in ("heading", "robustness"):
-        if not _is_number(data[name]):
+        if not is_number(data[name]):
             raise Refused(f"{where}: {name} is a number, got {data[name]!r:.60}")
     most = int(header.world.horizon_s / header.world.dt + 1e-9)
     horizon = _whole(where, "horizon", data["horizon"], most + 1)
@@ -183,9 +204,5 @@ def _whole(where: str, name: str, value: Any, end: int) -> int:
     return value
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
-
-
 def _is_numbers(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_number, value))
+    return isinstance(value, list) and all(map(is_number, value))

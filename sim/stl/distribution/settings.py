@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib.resources import files
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,12 @@ import yaml
 from temporeal.robots.handed_over.files import read_text
 from temporeal.robots.handed_over.texts import from_yaml
 from temporeal.robots.registry import guess
+from temporeal.robots.signals import is_number
 
 MODELS = ("point", "cart", "glider")
 """Motions that a witness can have: :mod:`temporeal.sim.stl.distribution.motions`."""
+EXACT = {"point": "linear", "cart": "unicycle"}
+"""Of them, those that are what the simulator of one system computes; others are stand-ins."""
 MOST_PLACES = 12
 """Places of a formula: they are called a, b, c, ..."""
 MOST_AVOIDED = 16
@@ -34,8 +36,8 @@ class World:
 
     Args:
         robot: whose signals the formulas read. system: of ``task=stl``, which flies them.
-        model: the witness's motion, one of :data:`MODELS`. exact: it is what the simulator computes; else a stand-in
-            with limits below the robot's.
+        model: the witness's motion, one of :data:`MODELS`: of a system in :data:`EXACT` what the simulator computes,
+            of others a stand-in with limits below the robot's.
         dt: period of a witness's samples, the system's control period.
         speed, acceleration: limits of a ``glider``; of the others the robot's commands say.
         signal: the position that formulas read.
@@ -56,7 +58,6 @@ class World:
     robot: str
     system: str
     model: str
-    exact: bool
     dt: float
     signal: str
     low: tuple[float, ...]
@@ -81,18 +82,25 @@ class World:
     headed: bool = False
     start: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def exact(self) -> bool:
+        """Whether the witness moves as the simulator computes it."""
+        return self.model in EXACT
+
     def __post_init__(self) -> None:
         if self.model not in MODELS:
             raise ValueError(f"model is {self.model!r}; {guess(self.model, MODELS)}legal: {', '.join(MODELS)}")
+        if self.model in EXACT and self.system != EXACT[self.model]:
+            raise ValueError(f"model {self.model} is how system {EXACT[self.model]} moves, and the system is "
+                             f"{self.system!r:.60}; a glider is a stand-in for others")
+        self._check_texts()
         for name in ("low", "high"):
-            if not isinstance(getattr(self, name), tuple) or not all(map(_is_number, getattr(self, name))):
+            if not isinstance(getattr(self, name), tuple) or not all(map(is_number, getattr(self, name))):
                 raise ValueError(f"{name} is a corner of the arena, numbers, got {getattr(self, name)!r:.60}")
         if len(self.low) != len(self.high) or len(self.low) not in (2, 3) or any(
                 a >= b for a, b in zip(self.low, self.high)):
             raise ValueError(f"low and high are two corners of 2 or 3 numbers, low below high; got {self.low} and "
                              f"{self.high}")
-        if any(not _is_number(x) for x in self.constants.values()):
-            raise ValueError(f"constants are numbers by name, got {self.constants!r:.80}")
         for name in ("radius", "avoid_radius", "hold_s", "deadline"):
             first, second = _pair(name, getattr(self, name))
             if not 0 < first <= second:
@@ -100,18 +108,35 @@ class World:
         if self.deadline[0] < 1.0:
             raise ValueError(f"deadline begins at {self.deadline[0]:g}; at least 1 is legal: the witness must be in "
                              "time")
-        for name, low, high in (("dt", 1e-3, 10.0), ("gap", 1.0, 10.0), ("wait", 0.0, 1.0), ("horizon_s", self.dt, 1e5),
-                                ("margin", 0.0, self.depth), ("depth", 0.0, self.radius[0]), ("speed", 0.0, 1e3),
-                                ("acceleration", 0.0, 1e4), ("height", -1e3, 1e3)):
+        for name, low, high in (("dt", 1e-3, 10.0), ("gap", 1.0, 10.0), ("wait", 0.0, 1.0),
+                                ("depth", 0.0, self.radius[0]), ("margin", 0.0, self.depth),
+                                ("horizon_s", self.dt, 1e5), ("speed", 0.0, 1e3), ("acceleration", 0.0, 1e4),
+                                ("height", -1e3, 1e3)):
             _within(name, getattr(self, name), low, high)
         if self.horizon_s / self.dt > MOST_SAMPLES:
             raise ValueError(f"horizon_s is {self.horizon_s:g} s, {self.horizon_s / self.dt:.0f} samples; at most "
                              f"{MOST_SAMPLES:,} are legal")
         if self.home is not None and (not isinstance(self.home, tuple) or len(self.home) != 3 or any(
-                not _is_number(x) for x in self.home)):
+                not is_number(x) for x in self.home)):
             raise ValueError(f"home is a place of three numbers, got {self.home!r:.60}")
         if self.model == "glider" and not (self.speed > 0 and self.acceleration > 0):
             raise ValueError("a glider needs a speed and an acceleration above 0")
+        if self.model == "cart" and not self.headed:
+            raise ValueError("a cart starts at a heading: headed is true")
+
+    def _check_texts(self) -> None:
+        """Texts of a place and of a disc have its name, and no braces besides."""
+        for name in ("place", "avoid"):
+            text = getattr(self, name)
+            if "{0}" not in text or set(text.replace("{0}", "")) & set("{}"):
+                raise ValueError(f"{name} is {text!r:.80}; {{0}} is the name of a place, {{0}}_r its radius, and other "
+                                 "braces are not legal")
+        if any(not isinstance(k, str) or not k.isidentifier() or not is_number(x) for k, x in self.constants.items()):
+            raise ValueError(f"constants are numbers by name, got {self.constants!r:.80}")
+
+    def named(self, text: str, name: str) -> str:
+        """``text``, that of :attr:`place` or :attr:`avoid`, of the region ``name``."""
+        return text.replace("{0}", name)
 
 
 @dataclass(frozen=True)
@@ -141,7 +166,7 @@ class Family:
     alternatives: int = 64
 
     def __post_init__(self) -> None:
-        if not self.shares or any(not _is_number(x) or x < 0 for x in self.shares.values()) or sum(
+        if not self.shares or any(not is_number(x) or x < 0 for x in self.shares.values()) or sum(
                 self.shares.values()) <= 0:
             raise ValueError(f"family {self.name}: shares are weights of kinds, at least one above 0; got "
                              f"{dict(self.shares)}")
@@ -152,7 +177,7 @@ class Family:
                 raise ValueError(f"family {self.name}: {name} is a least and a greatest whole number of {least} to "
                                  f"{most}, got {[first, second]}")
         if not isinstance(self.avoid, tuple) or not 1 <= len(self.avoid) <= MOST_AVOIDED + 1 or any(
-                not _is_number(p) or p < 0 for p in self.avoid) or abs(sum(self.avoid) - 1) > 1e-6:
+                not is_number(p) or p < 0 for p in self.avoid) or abs(sum(self.avoid) - 1) > 1e-6:
             raise ValueError(f"family {self.name}: avoid are the probabilities of 0, 1, ... discs, at most "
                              f"{MOST_AVOIDED}, which sum to 1; got {self.avoid!r:.80}")
         for name, low, high in (("stay", 0.0, 1.0), ("later", 0.0, 1.0), ("attempts", 1, 100_000),
@@ -191,6 +216,13 @@ def worlds() -> list[str]:
                   if f.name.endswith(".yaml") and f.name != FAMILIES)
 
 
+def comes_along(of: World | Family) -> bool:
+    """Whether ``of`` is that of its name in ``configs/formulas``, unchanged."""
+    if isinstance(of, World):
+        return of.system in worlds() and of == world(of.system)
+    return of.name in families() and of == family(of.name)
+
+
 def families() -> list[str]:
     """The families that come along."""
     return list(_read(FAMILIES)[0])
@@ -204,8 +236,8 @@ def _inherited(data: Mapping[str, Any], name: str, where: str, seen: tuple[str, 
     base = own.get("like")
     if base is None:
         return dict(own)
-    if base not in data or base in (name, *seen):
-        raise ValueError(f"{where}: family {name!r} is like {base!r}, which is none, or like itself")
+    if not isinstance(base, str) or base not in data or base in (name, *seen):
+        raise ValueError(f"{where}: family {name!r} is like {base!r:.60}, which is none, or like itself")
     return {**_inherited(data, base, where, (*seen, name)), **{k: v for k, v in own.items() if k != "like"}}
 
 
@@ -250,15 +282,12 @@ def _made(kind: Any, data: Any, where: str) -> Any:
 
 
 def _pair(name: str, value: Sequence[Any]) -> tuple[float, float]:
-    if not isinstance(value, tuple) or len(value) != 2 or not all(_is_number(x) for x in value):
+    if not isinstance(value, tuple) or len(value) != 2 or not all(is_number(x) for x in value):
         raise ValueError(f"{name} is two numbers, got {value!r:.60}")
     return value[0], value[1]
 
 
 def _within(name: str, value: Any, low: float, high: float) -> None:
-    if not _is_number(value) or not low <= value <= high:
+    if not is_number(value) or not low <= value <= high:
         raise ValueError(f"{name} is {value!r:.60}; {low:g} to {high:g} are legal")
 
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)

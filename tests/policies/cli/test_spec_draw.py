@@ -27,7 +27,38 @@ def test_what_is_drawn_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[
     file.write_text(first.replace('"robustness": 0.', '"robustness": 1.'))
     assert main(["spec", "check", str(file), "--json"]) == 1
     said = json.loads(capsys.readouterr().out)
-    assert len(said["faults"]) == 5 and "is said" in said["faults"][0]["fault"]
+    assert len(said["faults"]) == 5 and "is said" in said["faults"][0]["fault"] and said["own_settings"] == []
+    file.write_text("".join(first.splitlines(keepends=True)[:4]))
+    assert main(["spec", "check", str(file)]) == 1
+    assert "the header counts 5 formulas, and 3 are there" in capsys.readouterr().out
+
+
+def test_one_bad_formula_does_not_hide_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "set.jsonl"
+    assert main(["spec", "draw", "--count", "2", "-o", str(file)]) == 0
+    header, one, two = map(json.loads, file.read_text().splitlines())
+    header["world"]["gap"] = 1.06
+    one["formula"], two["robustness"] = "true", 9.0
+    file.write_text("\n".join(map(json.dumps, (header, one, two))))
+    capsys.readouterr()
+    assert main(["spec", "check", str(file)]) == 1
+    said = capsys.readouterr().out
+    assert "index 0, " in said and "and 9 is said" in said and "0 of 2 proofs hold" in said
+    assert "world: settings of the file's own" in said
+
+
+def test_a_world_of_ones_own_is_held_against_its_system(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (Path(__file__).parents[3] / "configs/formulas/ant.yaml").read_text()
+    for change, status, message in ((("dt: 0.05", "dt: 0.1"), 2, "own.yaml: dt is 0.1 s, and system 'ant' acts each"),
+                                    (("speed: 0.6", "speed: 0.5"), 0, "glides below 0.5 m/s and 0.6 m/s^2")):
+        Path("own.yaml").write_text(text.replace(*change))
+        assert main(["spec", "draw", "--robot", "own.yaml", "--count", "1", "--out", "x.jsonl"]) == status
+        told = capsys.readouterr()
+        assert message in told.out + told.err
+    assert main(["spec", "check", "x.jsonl"]) == 0 and message in capsys.readouterr().out
 
 
 def test_a_set_goes_on_where_another_ended(tmp_path: Path) -> None:
@@ -53,7 +84,7 @@ def test_the_python_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("words, message", [
     (["--robot", "liner"], "did you mean 'linear'"), (["--family", "trian"], "did you mean 'train'"),
     (["--count", "0"], "--count is 0"), (["--seed", "-1"], "seed is -1"),
-    (["--out", "x.json"], "a file of formulas is"),
+    (["--out", "x.json"], "a file of formulas is"), (["--out", "."], "a file of formulas is"),
     (["--families", "none.yaml"], "none.yaml"), (["--colour", "red"], "unrecognized"),
 ])
 def test_bad_input_is_named(

@@ -6,7 +6,8 @@ import base64
 import json
 import zlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 
 from temporeal.robots.handed_over.files import Refused
-from temporeal.sim.stl.distribution.checking import fault
+from temporeal.sim.stl.distribution.checking import fault, not_whole, own_settings, unlike_its_seed
 from temporeal.sim.stl.distribution.drawing import Drawn, draw
 from temporeal.sim.stl.distribution.formula_sets import Header, by_kind, read, write
 from temporeal.sim.stl.distribution.settings import family, world
@@ -31,7 +32,7 @@ def drawn() -> tuple[list[Drawn], Header]:
 
 @pytest.fixture
 def file(tmp_path: Path, drawn: tuple[list[Drawn], Header]) -> Path:
-    write(tmp_path / "set.jsonl", drawn[1], drawn[0])
+    write(tmp_path / "set.jsonl", lambda: drawn[1], drawn[0])
     return tmp_path / "set.jsonl"
 
 
@@ -56,7 +57,7 @@ def test_a_file_is_read_back_as_written(file: Path, drawn: tuple[list[Drawn], He
         assert np.array_equal(ours.commands, there.commands)
         assert vars(ours) | {"commands": 0} == vars(there) | {"commands": 0}
     assert faults(file) == [None] * 4
-    assert not file.with_name("set.jsonl.part").exists()
+    assert list(file.parent.iterdir()) == [file]
 
 
 @pytest.mark.parametrize("change, message", [
@@ -65,6 +66,9 @@ def test_a_file_is_read_back_as_written(file: Path, drawn: tuple[list[Drawn], He
     (lambda d: d.update(place=[9.0, 0.0, 0.0]), "outside the arena"),
     (lambda d: d.update(formula=d["formula"].replace("fence", "moat")), "the formula is refused"),
     (lambda d: d.update(formula=d["formula"] + " & G[0,99] at_a"), "samples ahead"),
+    (lambda d: d.update(formula="true", horizon=0, witness=packed(commands(d)[:0])), "reads no signal"),
+    (lambda d: d.update(formula="base_vel_w.x < 9", constants={}, horizon=0, witness=packed(commands(d)[:0])),
+     "not judged on the witness"),
     (lambda d: d.update(witness=packed(2 * commands(d))), "moves as the robot cannot"),
     (lambda d: d.update(witness=packed(0 * commands(d))), "satisfies the formula by"),
 ])
@@ -73,6 +77,57 @@ def test_a_proof_that_does_not_hold_is_found(file: Path, change: Callable[[dict[
     assert found[1:] == [None] * 3
     with pytest.raises(ValueError, match=message):
         raise ValueError(found[0])
+
+
+def test_a_formula_that_its_seed_does_not_draw_is_found(drawn: tuple[list[Drawn], Header]) -> None:
+    (first, *_), counts = drawn[0], Counter[tuple[str, str]]()
+    assert unlike_its_seed(first, OF, FAMILY, counts) is None
+    moved = [x + 1e-9 for x in first.place]
+    assert replace(first, place=tuple(moved)).identity() == first.identity()
+    for change, name in (({"formula": "base_pos_w.x < 9"}, "formula"), ({"index": 1}, "constants"),
+                         ({"place": (0.0, 0.0, 0.0)}, "place"), ({"horizon": 1}, "horizon"), ({"kind": "?"}, "kind")):
+        assert f"draw another {name}" in str(unlike_its_seed(replace(first, **change), OF, FAMILY, counts)) or (
+            f", {name}" in str(unlike_its_seed(replace(first, **change), OF, FAMILY, counts)))
+    assert "family unseen" in str(unlike_its_seed(first, OF, family("unseen"), counts))
+    assert "it is not drawn" in str(unlike_its_seed(first, OF, replace(FAMILY, shares={"none": 1}), counts))
+
+
+def test_a_set_is_as_its_header_counts(drawn: tuple[list[Drawn], Header]) -> None:
+    found, header = drawn
+    counts = Counter({(kind, out): n for kind, tries in header.counts.items() for out, n in tries.items()})
+    assert not_whole(header, range(4), counts) == []
+    assert not_whole(header, range(3), counts) == ["the header counts 4 formulas, and 3 are there"]
+    assert not_whole(header, [0, 1, 3, 2], counts) == ["the indices are not one after the other"]
+    assert "drawing again gives" in not_whole(header, range(4), counts + Counter({("reach", "no room"): 1}))[0]
+
+
+def test_settings_of_ones_own_are_told(drawn: tuple[list[Drawn], Header]) -> None:
+    header = drawn[1]
+    assert own_settings(header) == []
+    assert own_settings(replace(header, world=replace(OF, gap=1.2))) == ["world"]
+    assert own_settings(replace(header, family=replace(FAMILY, name="unseen"))) == ["family"]
+
+
+def test_nothing_is_drawn_for_a_place_that_cannot_be_written(tmp_path: Path, drawn: tuple[list[Drawn], Header]) -> None:
+    (tmp_path / "file").write_text("")
+    taken = iter(drawn[0])
+    with pytest.raises(OSError):
+        write(tmp_path / "file/set.jsonl", lambda: drawn[1], taken)
+    assert len(list(taken)) == 4
+
+
+def test_a_draw_that_fails_leaves_what_is_there(file: Path, drawn: tuple[list[Drawn], Header]) -> None:
+    before, other = file.read_text(), file.with_name("set.jsonl.part")
+    other.write_text("a user's own")
+
+    def failing() -> Iterator[Drawn]:
+        yield drawn[0][0]
+        raise ValueError("none of 200 tries")
+
+    with pytest.raises(ValueError, match="none of 200"):
+        write(file, lambda: drawn[1], failing())
+    assert file.read_text() == before and other.read_text() == "a user's own"
+    assert sorted(file.parent.iterdir()) == [file, other]
 
 
 def packed(numbers: np.ndarray) -> str:
@@ -87,12 +142,16 @@ def commands(data: dict[str, Any]) -> np.ndarray:
     (0, lambda d: d.update(format="other"), "begins with a header"), (0, lambda d: d.update(version=2), "version 2"),
     (0, lambda d: d.update(more=1), "more missing or unknown"), (0, lambda d: d.update(seed=-1), "seed is -1"),
     (0, lambda d: d["world"].update(robot="/tmp/robot"), "no robot '/tmp/robot'"),
+    (0, lambda d: d["world"].update(model="glider", speed=1, acceleration=1, system="/tmp/s"), "no system '/tmp/s'"),
+    (0, lambda d: d["world"].update(signal="joint_pos"), "no signal 'joint_pos'"),
+    (0, lambda d: d["world"].update(exact=True), "unknown settings exact"),
+    (0, lambda d: d["family"].update(shares={"reech": 1}), "did you mean 'reach'"),
     (0, lambda d: d["world"].update(dt=0), "dt is 0"), (0, lambda d: d.update(world=[]), "a mapping of settings"),
     (0, lambda d: d["family"].update(stay="x"), "stay is 'x'"), (0, lambda d: d.update(counts=[]), "counts are"),
     (1, lambda d: d.pop("kind"), "kind missing"), (1, lambda d: d.update(kind="unless"), "kind is 'unless'"),
     (2, lambda d: d.update(index=0), "index 0 is there twice"), (1, lambda d: d.update(horizon=10**9), "horizon is"),
     (1, lambda d: d.update(witness="no"), "no compressed float32"), (1, lambda d: d.update(witness=7), "witness is no"),
-    (1, lambda d: d.update(witness=packed(np.zeros(10**7))), "has more than"),
+    (1, lambda d: d.update(witness=packed(np.zeros(10**5))), "has more than"),
     (1, lambda d: d.update(witness=packed(np.zeros(3))), "has other than"),
     (1, lambda d: d.update(witness=packed(np.nan * commands(d))), "not finite"),
     (1, lambda d: d.update(constants={"a": "x"}), "constants are"), (1, lambda d: d.update(place=[1]), "three numbers"),
