@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from temporeal.sim.curriculum.configuration import parse_curriculum, start_draws
 from temporeal.sim.episodes import EpisodeDistribution, plain
 from temporeal.sim.physics.quadrotor import identified
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from temporeal.sim.rendering.cameras import Camera
 
 QUADROTOR = Kind(identified.NEEDED, identified.EXPONENT, identified.POSITIVE, identified.MADE,
-                 identified.drawn_parameters)
+                 identified.drawn_parameters, {"mass": ("thrust_curve", "inertia")})
 """What posteriors of quadrotors are made into."""
 
 
@@ -89,7 +91,23 @@ def posterior_of(config: EnvConfig, task: Task) -> Posterior | None:
     if task.robot.kind != "quadrotor":
         raise ValueError("randomize.posterior: posteriors are of quadrotors so far; robot "
                          f"{task.robot.name!r} is of kind {task.robot.kind!r}")
-    return parse_posterior(config.posterior, task.robot.name, QUADROTOR, period=task.control_dt)
+    found = parse_posterior(config.posterior, task.robot.name, QUADROTOR, period=task.control_dt)
+    check_mean(found, task, (config.randomize or {}).get("command_delay"))
+    return found
+
+
+def check_mean(posterior: Posterior, task: Task, delay: Any) -> None:
+    """Refuse a robot that cannot fly, or whose commands act later than the simulator keeps them. ``delay``: how
+    ``command_delay`` is drawn."""
+    lift = float(identified.lifted(posterior.parameters(np.zeros((1, len(posterior.order))), np.zeros(1)))[0])
+    if lift <= 1:
+        raise ValueError(f"randomize.posterior: at its mean and least voltage rotors at full command lift {lift:.2g} of"
+                         " the weight: no robot that flies")
+    late = float(posterior.mean[posterior.order.index("delay")])
+    if late > task.control_dt and isinstance(delay, Mapping) and delay.get("kind") == "posterior":
+        raise ValueError(f"randomize.posterior: its mean delay, {late:.3g} s, is longer than a control period of task "
+                         f"{task.name!r}, {task.control_dt:g} s, and the simulator keeps one previous command: say "
+                         "randomize.parameters.command_delay=null and randomize.sensors.delay_steps=N instead")
 
 
 def make_pictures(backend: Backend, config: EnvConfig) -> Pictures | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.memory import check_memory, rollout_bytes
+from temporeal.policies.runs.settings import own_randomization
 from temporeal.policies.runs.settings.compose import of_group
 from temporeal.policies.runs.settings.files import Settings
 from temporeal.policies.runs.settings.robots import arguments
@@ -77,6 +78,7 @@ def make_env(
     name = backend or settings["backend"]["name"]
     options = of_group(settings, "backend")
     with bad_input():
+        own_randomization.check_robot(drawn.get("posterior"), task.robot)
         if name != settings["backend"]["name"]:
             options = {key: options[key] for key in PHYSICS if key in options and key in taken(name)}
         check_options(name, options, settings.get("experiment"))

@@ -147,13 +147,33 @@ def weighed(asked: Sequence[Quantity], name: str, value: float, sd: float) -> tu
     if one.log and value <= 0:
         raise ValueError(f"--known {name}: {value:g}; a number above 0 is needed")
     mean = float(np.log(value)) if one.log else value
-    if abs(mean - one.mean) > FARTHEST * one.sd:
-        low, high = one.interval(one.mean, one.sd)
-        raise ValueError(f"--known {name}: {value:g} {one.unit} is more than {FARTHEST:g} standard deviations from the "
-                         f"range of the robot's spec, {low:.3g} to {high:.3g} {one.unit}: is it in {one.unit}, and is "
-                         "it this robot?")
+    if far := far_off(one, mean):
+        raise ValueError(f"--known {name}: {far}: is it in {one.unit}, and is it this robot?")
     new = replace(one, mean=mean, sd=sd / value if one.log else sd, given=True)
     return tuple(new if each.name == name else each for each in asked)
+
+
+def far_off(one: Quantity, mean: float) -> str:
+    """In words that ``mean``, as fitted, is no value of this robot's; "" if it may be one."""
+    if abs(mean - one.mean) <= FARTHEST * one.sd:
+        return ""
+    low, high = one.interval(one.mean, one.sd)
+    with np.errstate(over="ignore"):
+        value = float(one.value(mean))
+    return (f"{value:.4g} {one.unit} is more than {FARTHEST:g} standard deviations from the range of the robot's spec, "
+            f"{low:.3g} to {high:.3g} {one.unit}")
+
+
+def strange(robot: RobotSpec, order: Sequence[str], mean: Sequence[float], sd: Sequence[float]) -> list[str]:
+    """In words which means and standard deviations, as fitted, are farther from the robot's spec than :data:`FARTHEST`.
+    """
+    known, out = {each.name: each for each in quantities(robot)}, []
+    for name, m, s in zip(order, mean, sd):
+        if far := far_off(known[name], m):
+            out.append(f"mean of {name}: {far}")
+        elif s > FARTHEST * known[name].sd:
+            out.append(f"{name} has {s / known[name].sd:.3g} times the standard deviation of the robot's spec")
+    return out
 
 
 DRIFT = 0.003

@@ -14,7 +14,9 @@ import numpy as np
 import yaml
 
 from temporeal.robots.atomic_files import write_whole
+from temporeal.robots.spec import RobotSpec
 from temporeal.sim.env_config import QUADROTOR
+from temporeal.sim.identification import parameters
 from temporeal.sim.identification.record import FlightRecord
 from temporeal.sim.physics.quadrotor.identified import AXES
 from temporeal.sim.randomization.posterior import FORMAT, VERSION, checked
@@ -22,6 +24,8 @@ from temporeal.sim.randomization.statuses import PRIOR
 
 SEEN = (0.02, 0.98)
 """Shares of a flight's voltages between which a battery is drawn: the rest are samples that are off."""
+WIDER = 1.1
+"""Of a spec's range, from which on a parameter is said to be wider: a mere prior is as wide, to rounding."""
 HEAD = """\
 # What the flights below left open of a robot: `temporeal train task=waypoints randomize={name}` draws from it.
 # Means and covariance are in the coordinates that were fitted (natural logarithms of those under logarithm). voltage:
@@ -49,10 +53,30 @@ def drawn_together(posterior: Mapping[str, Any]) -> tuple[str, ...]:
     """The simulator's parameters that ``randomize=FILE`` draws from a posterior.
 
     Not the inertia, where a log does not tell torque to inertia: the prior of that ratio holds the extremes of thrust,
-    arm and inertia at once, and is wider than what sources say of the inertia alone.
+    arm and inertia at once, and is several times wider than what sources say of the inertia alone.
     """
     told = all(posterior["status"][f"torque_to_inertia_{axis}"] != PRIOR for axis in AXES)
     return tuple(name for name in QUADROTOR.made if told or name != "inertia")
+
+
+def strange(posterior: Mapping[str, Any], robot: RobotSpec) -> list[str]:
+    """In words what of a posterior's numbers is none of this robot's, by its spec."""
+    variances = np.diag(np.array(posterior["covariance"], float))
+    return parameters.strange(robot, posterior["order"], posterior["mean"], np.sqrt(np.maximum(variances, 0)).tolist())
+
+
+def wider(identified: Mapping[str, Any], posterior: Mapping[str, Any], robot: RobotSpec) -> list[str]:
+    """In words which of the parameters that are drawn have wider central 90 % than the ranges of the robot's spec."""
+    out = []
+    for name in drawn_together(posterior):
+        if (own := robot.parameters.get(name)) is None or own.low == own.high:
+            continue  # the spec has no range
+        found = identified["simulator"][name]
+        ratio = max((high - low) / (most - least) for low, high, least, most in zip(
+            found["low"], found["high"], own.low, own.high) if most > least)
+        if ratio > WIDER:
+            out.append(f"{name} ({ratio:.2g} times as wide)")
+    return out
 
 
 def voltage_of(records: Sequence[FlightRecord]) -> list[float] | None:

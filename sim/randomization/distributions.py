@@ -21,7 +21,7 @@ from torch import Tensor
 
 from temporeal.robots.spec import Parameter
 from temporeal.sim.compiler.keyed_random import KeyedDraws
-from temporeal.sim.randomization.posterior import Posterior, for_parameter
+from temporeal.sim.randomization.posterior import Posterior, check_whole, for_parameter
 
 Numbers = float | tuple[float, ...]  # for all components, or one each
 Parameters = Mapping[str, Parameter]
@@ -106,6 +106,7 @@ def parse_randomization(
              for name, spec in chosen.items() if spec is not None}
     if len({str(dist.when) for dist in found.values() if dist.posterior is not None}) > 1:
         raise ValueError(f"{where}: parameters of kind posterior are drawn together: when is the same for all")
+    check_whole([name for name, dist in found.items() if dist.posterior is not None], posterior, where)
     return found
 
 
@@ -124,14 +125,16 @@ def parse_distribution(
     elif spec.get("kind") not in KINDS:
         raise ValueError(f"{where}.kind is {spec.get('kind')!r}; legal: {', '.join(KINDS)}")
     kind = spec["kind"]
+    if kind == "posterior" and (idle := sorted(map(str, {*raw} - {"kind", "when", "optional"}))):
+        raise ValueError(f"{where}: {', '.join(idle)} say nothing of kind posterior, whose parameters and components "
+                         "are drawn together; legal beside kind: when. Another distribution replaces it whole, such "
+                         "as {kind: uniform, low: ..., high: ...}")
     legal = (*COMMON, *TAKES.get(kind, ()))
     if unknown := sorted(map(str, set(spec) - set(COMMON) - {key for keys in TAKES.values() for key in keys})):
         raise ValueError(f"{where}: unknown keys {unknown}; legal with kind {kind or 'of each component'}: "
                          f"{', '.join(legal)}")
     spec = {key: value for key, value in spec.items() if key in legal}  # composed settings keep another kind's keys
     together = for_parameter(posterior, where, name) if kind == "posterior" else None
-    if together is not None and (components is not None or spec.get("shared")):
-        raise ValueError(f"{where}: components of kind posterior are drawn together: leave shared and components out")
     dist = Distribution(**_converted(where, spec, len(parameter.nominal)), posterior=together)
     _check_fields(where, dist, spec, parameter)
     if components is not None:

@@ -12,7 +12,7 @@ range that was flown. A draw depends on (seed, world, episode) alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf, isfinite
@@ -35,7 +35,8 @@ KEYS = ("format", "version", "robot", "revision", "logs", "converged", "referenc
 STREAM = "randomize.posterior"
 SAMPLES, TAIL = 4096, 0.00135
 """Draws that say where a parameter ends; the share of them beyond each end, as of three standard deviations."""
-VOLTS = (0.5, 100.0)
+VOLTS, SHARE = (1.0, 60.0), (0.5, 1.5)
+"""Of a reference voltage, V; of a battery's in it: a lithium cell ends at 4.2 and about 3 V."""
 SYMMETRIC, LEAST, RIDGE = 1e-5, -1e-4, 1e-9
 """Of a correlation matrix whose covariance is written with nine digits: how far it may be from symmetric, how far below
 zero its least eigenvalue, and where that is lifted to."""
@@ -50,6 +51,7 @@ class Kind:
             logarithm is drawn. made: parameters that the simulator is given.
         make: these of quantities [P] by name, of the voltage's share of the reference [P] (None: no battery) and of the
             task's control period [s], the longest delay that the simulator has.
+        scales: parameters, and those that are nothing without them.
     """
 
     needed: tuple[str, ...]
@@ -57,6 +59,7 @@ class Kind:
     positive: tuple[str, ...]
     made: tuple[str, ...]
     make: Callable[[Mapping[str, Numbers], Numbers | None, float], Made]
+    scales: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -130,12 +133,21 @@ def for_parameter(posterior: Posterior | None, where: str, name: str) -> Posteri
     return posterior
 
 
+def check_whole(drawn: Sequence[str], posterior: Posterior | None, where: str) -> None:
+    """Refuse to draw from a posterior what only makes sense beside another parameter that is not."""
+    for name, scaled in (posterior.kind.scales if posterior is not None else {}).items():
+        if name not in drawn and (left := [each for each in scaled if each in drawn]):
+            raise ValueError(f"{where}.{name} is not of kind posterior, and {' and '.join(left)} are: flights show "
+                             f"them per {name}, so that with another one robots would not fly. If you measured it, say "
+                             f"so to temporeal identify: --known {name}=VALUE,SD")
+
+
 def checked(raw: Any, kind: Kind, where: str) -> dict[str, Any]:
     """``raw``, if it is a posterior of this kind, of whichever robot."""
     if not isinstance(raw, Mapping) or set(raw) != set(KEYS):
         got = ", ".join(map(str, raw)) if isinstance(raw, Mapping) else repr(raw)
         raise ValueError(f"{where} has {got[:200]}; needed are {', '.join(KEYS)}")
-    if raw["format"] != FORMAT or raw["version"] != VERSION:
+    if raw["format"] != FORMAT or type(raw["version"]) is not int or raw["version"] != VERSION:  # True is 1
         raise ValueError(f"{where}: format {raw['format']!r:.60}, version {raw['version']!r:.20}; read is {FORMAT!r}, "
                          f"{VERSION}")
     for key in ("robot", "revision"):
@@ -225,13 +237,18 @@ def _check_battery(raw: Mapping[str, Any], kind: Kind, where: str) -> None:
     volts, reference = raw["voltage"], raw["reference_v"]
     if not _is_number(reference) or not VOLTS[0] <= reference <= VOLTS[1]:
         raise ValueError(f"{where}.reference_v is {reference!r:.60}; {VOLTS[0]:g} to {VOLTS[1]:g} V are legal")
-    if volts is None:
-        return
-    if (not isinstance(volts, (list, tuple)) or len(volts) != 2 or not all(map(_is_number, volts))
-            or not VOLTS[0] <= volts[0] <= volts[1] <= VOLTS[1]):
-        raise ValueError(f"{where}.voltage is {volts!r:.60}; null, or [least, greatest] within {VOLTS[0]:g} to "
-                         f"{VOLTS[1]:g} V")
-    if kind.exponent not in raw["order"]:
+    check_voltage(volts, reference, where)
+    if volts is not None and kind.exponent not in raw["order"]:
         raise ValueError(f"{where}.voltage is {list(volts)}, and order lacks {kind.exponent}, which says what a "
                          "voltage does: null is legal")
 
+
+def check_voltage(volts: Any, reference: float, where: str) -> None:
+    """Refuse what is no range [V] of a battery about its reference."""
+    if volts is None:
+        return
+    least, most = (share * reference for share in SHARE)
+    if (not isinstance(volts, (list, tuple)) or len(volts) != 2 or not all(map(_is_number, volts))
+            or not least <= volts[0] <= volts[1] <= most):
+        raise ValueError(f"{where}.voltage is {volts!r:.60}; null, or [least, most] within {least:.3g} to {most:.3g} V"
+                         f", as a battery is about reference_v, {reference:g} V (temporeal identify --voltage)")

@@ -26,6 +26,8 @@ DOTTED = {"randomize.parameters": DISTRIBUTION, "randomize.appearance": DISTRIBU
           "curriculum.parameters": ("of", "as", "low", "high", "log", "first", "components")}
 """Groups whose entries have names with dots (``cube.mass``), and the keys of an entry: they end the name."""
 
+DRAWN, POSTERIOR = ("randomize", "parameters"), "posterior"
+
 PART = r'''"[^"]*"|'[^']*'|[^.'"]+'''
 
 
@@ -70,7 +72,8 @@ def open_word(text: str) -> Opened | None:
 
 
 def put(config: DictConfig, word: Opened) -> None:
-    """Set the value of ``word``; a mapping is merged."""
+    """Set the value of ``word``; a mapping is merged, but a distribution of kind posterior has nothing in common with
+    others: either replaces the other whole."""
     from omegaconf import DictConfig, OmegaConf
 
     node = config
@@ -82,8 +85,16 @@ def put(config: DictConfig, word: Opened) -> None:
         if not isinstance(node, DictConfig):
             raise BadInput(f"{word.text!r}: {part} is {kind(node)}, not a group of settings")
     old = node[last] if last in node else None
-    both = isinstance(old, DictConfig) and isinstance(word.value, Mapping)
-    node[last] = OmegaConf.merge(old, word.value) if both else word.value
+    if isinstance(old, DictConfig) and isinstance(word.value, Mapping) and not (tuple(path) == DRAWN and apart(
+            old.get("kind"), word.value.get("kind", old.get("kind")))):
+        node[last] = OmegaConf.merge(old, word.value)
+    else:
+        node[last] = word.value
+
+
+def apart(was: Any, now: Any) -> bool:
+    """Whether a distribution of kind ``now`` takes nothing over from one of kind ``was``."""
+    return was != now and POSTERIOR in (was, now)
 
 
 def parse_override(line: str, text: str = "") -> Override:

@@ -7,13 +7,17 @@ of ``randomize=default``; words that follow change either.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from temporeal.policies.runs.errors import BadInput, bad_input
 from temporeal.policies.runs.settings import handed_over
-from temporeal.policies.runs.settings.overrides import Opened
+from temporeal.policies.runs.settings.overrides import POSTERIOR, Opened
+
+if TYPE_CHECKING:
+    from temporeal.robots.spec import RobotSpec
 
 GROUP, ENDS, BASE = "randomize=", (".yaml", ".yml"), "default"
 LARGEST = 1 << 22  # bytes of a file
@@ -38,7 +42,7 @@ def opened(word: str) -> list[Opened]:
     found = posterior_in(path)
     from temporeal.sim.identification.randomization import drawn_together
 
-    kinds = [Opened(word, ("randomize", "parameters", name), {"kind": "posterior", "shared": False})
+    kinds = [Opened(word, ("randomize", "parameters", name), {"kind": POSTERIOR})
              for name in drawn_together(found)]
     return [Opened(word, ("randomize", "name"), path.stem), *kinds, Opened(word, ("randomize", "posterior"), found)]
 
@@ -60,7 +64,34 @@ def posterior_in(path: Path) -> dict[str, Any]:
             if isinstance(found, dict) and found.get("format") == identified_file.FORMAT:
                 found = randomization.content(identified_file.check(found, str(path)))
             found = checked(found, QUADROTOR, str(path))
+            check_fit(found, str(path))
             handed_over.checked({"randomize": {"name": path.stem, "posterior": found}}, str(path))
             return found
     except (OSError, yaml.YAMLError) as error:
         raise BadInput(f"{GROUP}{path}: {error}") from error
+
+
+def check_fit(posterior: Mapping[str, Any], where: str) -> None:
+    """Refuse what a fit that did not converge left open, and say what contradicts its prior."""
+    from temporeal.sim.randomization.statuses import CONTRADICTS
+
+    if not posterior["converged"]:
+        raise ValueError(f"{where}: its fit did not converge: means may lie off by more than the covariance says; "
+                         "identify again, with a longer flight, --known or another --stretch")
+    if odd := [name for name, status in posterior["status"].items() if status == CONTRADICTS]:
+        warnings.warn(f"{where}: contrary to what sources or you say: {', '.join(odd)}, drawn as the flights have it: "
+                      "is it the robot that it is said to be?", UserWarning, stacklevel=2)
+
+
+def check_robot(posterior: Any, robot: RobotSpec) -> None:
+    """Refuse the numbers of a posterior that are none of this robot's."""
+    if posterior is None or robot.kind != "quadrotor":
+        return  # the environment says more
+    from temporeal.sim.env_config import QUADROTOR
+    from temporeal.sim.identification import randomization
+    from temporeal.sim.randomization.posterior import checked
+
+    where = "randomize.posterior"
+    found = checked(posterior, QUADROTOR, where)
+    if found["robot"] == robot.name and (wrong := randomization.strange(found, robot)):
+        raise ValueError(f"{where}: {'; '.join(wrong)}: is it in these units, and of this robot?")

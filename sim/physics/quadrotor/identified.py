@@ -13,6 +13,8 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
+from temporeal.sim.physics.quadrotor.dynamics import GRAVITY
+
 Numbers = NDArray[np.float64]
 
 AXES = ("x", "y", "z")
@@ -88,3 +90,8 @@ def on_battery(made: Mapping[str, Numbers], share: Numbers, exponent: Numbers) -
     which is the same as another thrust curve."""
     factor = (share**exponent)[:, None]
     return dict(made) | {"thrust_curve": made["thrust_curve"] * factor ** np.arange(3)}
+
+
+def lifted(made: Mapping[str, Numbers]) -> Numbers:
+    """[P] of the weight, what all rotors lift at full command."""
+    return np.asarray(made["thrust_curve"].sum(1) * made["motor_gain"].sum(1) / (made["mass"][:, 0] * GRAVITY))

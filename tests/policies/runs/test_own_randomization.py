@@ -55,6 +55,31 @@ def test_inertia_is_as_sources_have_it_where_a_log_does_not_tell_it(tmp_path: Pa
     assert made["arm"]["kind"] == made["thrust_curve"]["kind"] == "posterior"
 
 
+def test_a_word_that_would_say_nothing_is_refused_and_another_kind_replaces_it_whole(tmp_path: Path) -> None:
+    word = written(tmp_path)
+    with pytest.raises(BadInput, match="scale say nothing"):
+        env_of(word, "randomize.parameters.mass.scale=0.0")
+    made = compose(["task=hover", word, "randomize.parameters.arm={kind: sources}"])["randomize"]["parameters"]
+    assert made["mass"] == {"kind": "posterior"} and made["arm"] == {"kind": "sources"}
+
+
+@pytest.mark.parametrize(("name", "mean", "told"), [
+    ("tau_up", 50.0, "mean of tau_up: .* more than 5 standard deviations"), ("mass", -20.0, "mean of mass"),
+    ("thrust_to_mass", 2.2, "no robot that flies"), ("delay", 0.03, "control period of task 'hover', 0.01 s")])
+def test_means_of_no_such_robot_are_refused(name: str, mean: float, told: str, tmp_path: Path) -> None:
+    means = [mean if each == name else old for each, old in zip(content()["order"], content()["mean"])]
+    with pytest.raises(BadInput, match=told):
+        env_of(written(tmp_path, mean=means))
+
+
+def test_a_fit_that_did_not_converge_is_refused_and_contradictions_are_named(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="did not converge"):
+        compose(["task=hover", written(tmp_path, converged=False)])
+    status = {**content()["status"], "tau_up": "contradicts its prior"}
+    with pytest.warns(UserWarning, match="contrary to what sources or you say: tau_up, drawn"):
+        compose(["task=hover", written(tmp_path, status=status)])
+
+
 def test_worlds_and_records_have_the_draws(tmp_path: Path) -> None:
     env = env_of(written(tmp_path))
     env.reset()

@@ -137,7 +137,9 @@ def test_a_battery_turns_rotors_slower_by_the_drawn_exponent() -> None:
 
 
 @pytest.mark.parametrize(("changed", "told"), [
-    ({"robot": "other"}, "of robot 'other'"), ({"version": 2}, "version 2"), ({"format": "x"}, "format 'x'"),
+    ({"robot": "other"}, "of robot 'other'"), ({"version": 2}, "version 2"), ({"version": True}, "version True"),
+    ({"voltage": [0.5, 100.0]}, "within 1.9 to 5.7 V"), ({"converged": 1}, "converged"),
+    ({"status": {"mass": "identified"}}, "status"), ({"format": "x"}, "format 'x'"),
     ({"order": ["mass"]}, "lacks arm"), ({"reference_v": True}, "reference_v"), ({"voltage": [4.0, 3.0]}, "voltage"),
     ({"mean": [0.0]}, "mean"), ({"logarithm": []}, "logarithm"), ({"logs": []}, "logs"), ({"more": 1}, "more"),
     ({"mean": [10**400] * len(ASKED)}, "mean"), ({"mean": [900.0] * len(ASKED)}, "no finite numbers")])
@@ -168,7 +170,10 @@ def test_the_kind_needs_a_posterior_that_says_something_of_the_parameter() -> No
     for raw, given, told in (
             ({"mass": {"kind": "posterior"}}, None, "needs one"),
             ({"rate_gain": {"kind": "posterior"}}, posterior, "says nothing of 'rate_gain'"),
-            ({"motor_gain": {"kind": "posterior", "shared": True}}, posterior, "shared"),
+            ({"motor_gain": {"kind": "posterior", "shared": True}}, posterior, "shared say nothing"),
+            ({"mass": {"kind": "posterior", "scale": 0.0}}, posterior, "scale say nothing"),
+            ({"thrust_curve": {"kind": "posterior"}, "mass": {"kind": "sources"}}, posterior, "--known mass=VALUE,SD"),
+            ({"mass": None, "inertia": {"kind": "posterior"}}, posterior, "would not fly"),
             ({"mass": {"kind": "posterior"}, "arm": {"kind": "posterior", "when": "start"}}, posterior, "when"),
             ({"mass": {"kind": "posterior", "when": {"every_s": 1.0}}}, posterior, "when")):
         with pytest.raises(ValueError, match=told):

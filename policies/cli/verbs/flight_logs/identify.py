@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,6 +90,7 @@ def identified(options: Any) -> int:
     """The work."""
     from temporeal.policies.cli.verbs.flight_logs import joint_logs
 
+    check_apart(options)
     writable(options.out, options.overwrite)
     check_randomization(options.randomization, options)
     if options.residual is not None:
@@ -128,13 +130,16 @@ def of_flights(options: Any) -> dict[str, Any]:
     from temporeal.policies.export.provenance import revision
     from temporeal.sim.identification import identified_file, randomization
     from temporeal.sim.identification.identify import USUAL, identify
+    from temporeal.sim.randomization.posterior import check_voltage
 
     settings = settings_of(options, USUAL.steps)
     records, robot, slow = flights(options)
+    if options.randomization is not None:
+        check_voltage(randomization.voltage_of(records), settings.reference_v, str(options.randomization))
     content = identified_file.content(identify(records, robot, settings, slow_commands=slow), revision())
     identified_file.write(options.out, content)
     if options.randomization is not None:
-        randomization.write(options.randomization, randomization.content(content, randomization.voltage_of(records)))
+        write_randomization(options.randomization, content, randomization.voltage_of(records), robot)
     if options.residual is not None:
         write_residual(options, content, records, robot, slow)
     return content
@@ -167,14 +172,46 @@ def write_residual(options: Any, content: dict[str, Any], records: list[FlightRe
              f"predictions over {found.training['horizon_s']:g} s on held-out blocks {after:.3g}, without {before:.3g}")
 
 
+def write_randomization(out: Path, content: dict[str, Any], voltage: list[float] | None, robot: RobotSpec) -> None:
+    """Write what the flights left open as a randomization, and say what is odd about it."""
+    from temporeal.sim.identification import randomization
+    from temporeal.sim.randomization.statuses import CONTRADICTS
+
+    what = randomization.content(content, voltage)
+    randomization.write(out, what)
+    odd = [name for name, status in what["status"].items() if status == CONTRADICTS]
+    for said in (
+            "" if what["converged"] else "its fit did not converge: randomize= refuses it",
+            f"contrary to its prior: {', '.join(odd)}" if odd else "",
+            *(f"{each}: randomize= refuses it" for each in randomization.strange(what, robot)),
+            "" if "inertia" in randomization.drawn_together(what) else "the log does not tell torque to inertia: the "
+            "inertia is drawn from the range of the robot's spec instead",
+            f"drawn more widely than the robot's spec has it: {', '.join(wide)}"
+            if (wide := randomization.wider(content, what, robot)) else ""):
+        if said:
+            complain(f"temporeal: {out}: {said}")
+
+
 def check_randomization(out: Path | None, options: Any) -> None:
     """Refuse a file that could not be named by ``randomize=`` afterwards, or cannot be written."""
     if out is None:
         return
-    if out.suffix not in (".yaml", ".yml") or out.resolve() == options.out.resolve():
-        raise BadInput(f"--randomization {out}: a file of its own is needed whose name ends in .yaml, by which "
-                       "randomize= knows it")
+    if out.suffix not in (".yaml", ".yml"):
+        raise BadInput(f"--randomization {out}: a name that ends in .yaml is needed, by which randomize= knows it")
     writable(out, options.overwrite, "--randomization")
+
+
+def check_apart(options: Any) -> None:
+    """Refuse two files of one place: the later would replace the earlier."""
+    named = [("--out", options.out), ("--randomization", options.randomization), ("--residual", options.residual),
+             *(("LOG", path) for path in options.logs)]
+    seen = dict[Path, str]()
+    for option, path in named:
+        if path is None:
+            continue
+        if seen.get(path.resolve(), option) != option:
+            raise BadInput(f"{option} {path}: the file of {seen[path.resolve()]}, too; each needs one of its own")
+        seen[path.resolve()] = option
 
 
 def writable(out: Path, overwrite: bool, option: str = "--out") -> None:
@@ -185,6 +222,8 @@ def writable(out: Path, overwrite: bool, option: str = "--out") -> None:
         raise BadInput(f"{option} {out} is there already; --overwrite replaces it")
     if not out.parent.is_dir():
         raise BadInput(f"{option} {out}: there is no folder {out.parent}")
+    if not os.access(out.parent, os.W_OK):
+        raise BadInput(f"{option} {out}: you may not write in {out.parent}")
 
 
 def legal(path: Path, options: Any) -> None:
