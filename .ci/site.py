@@ -106,8 +106,10 @@ def wrong(line: str) -> str:
     if words[0] not in verb_names():
         return "no such verb"
     if words[0] == "bench":  # each benchmark has options of its own
+        from temporeal.policies.cli.verbs.bench import NAMED
+
         name = words[1] if len(words) > 1 and words[1].islower() and words[1][0] != "-" else "stl"
-        file = ROOT / "benchmarks/measurements" / f"{name.replace('-', '_')}.py"
+        file = ROOT / "benchmarks/measurements" / f"{NAMED.get(name, name).replace('-', '_')}.py"
         return "" if file.exists() else "no such benchmark"
     verb = load_verb(words[0])
     known = parts_of(verb).get(words[1] if len(words) > 1 else "", help_of(verb))
