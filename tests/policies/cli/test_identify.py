@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.sim.randomization.test_posterior import content as posterior_content
 
 from temporeal.policies.cli.main import main
 from temporeal.policies.cli.verbs.flight_logs import identify as verb
@@ -35,6 +36,9 @@ from temporeal_benchmarks.reality.excerpts import NANOBENCH, USDLOG, clean
     ((str(NANOBENCH), "--episode", "3"), "of datasets and bags alone"),
     ((str(NANOBENCH), "--out", "nofolder/i.yaml"), "there is no folder nofolder"),
     ((str(NANOBENCH), "--out", "."), "is a folder"),
+    ((str(NANOBENCH), "--randomization", "r.yaml", "--residual", "./r.yaml"), "the file of --randomization, too"),
+    ((str(NANOBENCH), "--randomization", "identified.yaml"), "the file of --out, too"),
+    ((str(NANOBENCH), "--out", str(NANOBENCH), "--overwrite"), "the file of --out, too"),
 ])
 def test_what_cannot_be_used_is_refused(words, said, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
@@ -47,6 +51,30 @@ def test_a_file_that_is_there_is_not_replaced(tmp_path, capsys) -> None:
     (tmp_path / "i.yaml").write_text("mine")
     assert main(["identify", str(NANOBENCH), "--out", str(tmp_path / "i.yaml")]) == 2
     assert "--overwrite" in capsys.readouterr().err
+
+
+def test_a_folder_that_one_may_not_write_in_is_refused_beforehand(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("os.access", lambda path, mode: path != tmp_path)
+    assert main(["identify", str(NANOBENCH), "--out", str(tmp_path / "i.yaml")]) == 2
+    assert f"you may not write in {tmp_path}" in capsys.readouterr().err
+
+
+def test_what_is_odd_about_a_randomization_is_said(tmp_path, capsys) -> None:
+    found = posterior_content()
+    order, robot = found["order"], load_robot("crazyflie")
+    status = {**dict.fromkeys(order, "identified"), "tau_up": "contradicts its prior",
+              "torque_to_inertia_x": "not identifiable"}
+    mean = [50.0 if name == "tau_down" else each for name, each in zip(order, found["mean"])]
+    wide = {name: {"low": list(p.low), "high": [2 * high for high in p.high]} for name, p in robot.parameters.items()}
+    verb.write_randomization(tmp_path / "r.yaml", {
+        **found, "fit": {"converged": False, "reference_v": 3.8}, "simulator": {**wide, "command_delay": {}},
+        "covariance": {"order": order, "mean": mean, "matrix": found["covariance"]},
+        "parameters": {name: {"status": status[name], "logarithm": name in found["logarithm"]} for name in order},
+    }, None, robot)
+    said = capsys.readouterr().err
+    assert "did not converge: randomize= refuses it" in said and "contrary to its prior: tau_up\n" in said
+    assert "mean of tau_down: " in said and "5 standard deviations" in said and "inertia is drawn from" in said
+    assert "drawn more widely than the robot's spec has it: mass (" in said and "inertia (" not in said
 
 
 @pytest.mark.slow
