@@ -110,7 +110,7 @@ def test_families_share_no_stream() -> None:
 
 
 def test_kinds_come_in_their_shares() -> None:
-    count = 300
+    count = 200
     found = Counter(drawn_kind(stream(world("linear"), TRAIN, 11, k), TRAIN) for k in range(count))
     total = sum(TRAIN.shares.values())
     expected = {kind: count * share / total for kind, share in TRAIN.shares.items()}
@@ -120,7 +120,7 @@ def test_kinds_come_in_their_shares() -> None:
 
 
 def test_discs_and_stays_come_as_set() -> None:
-    count, of, single = 50, world("linear"), only("reach", later=0.0)
+    count, of, single = 40, world("linear"), only("reach", later=0.0)
     drawn = [draw(of, single, 2, k) for k in range(count)]
     discs = Counter(sum(f"o{n}" in found.constants for n in range(1, 7)) for found in drawn)
     expected = count * np.array(single.avoid)
