@@ -73,7 +73,7 @@ def test_what_is_odd_about_a_randomization_is_said(tmp_path, capsys) -> None:
     }, None, robot)
     said = capsys.readouterr().err
     assert "did not converge: randomize= refuses it" in said and "contrary to its prior: tau_up\n" in said
-    assert "mean of tau_down: " in said and "5 standard deviations" in said and "inertia is drawn from" in said
+    assert "mean of tau_down: " in said and "10 standard deviations" in said and "inertia is drawn from" in said
     assert "drawn more widely than the robot's spec has it: mass (" in said and "inertia (" not in said
 
 
