@@ -105,9 +105,9 @@ def check_mean(posterior: Posterior, task: Task, delay: Any) -> None:
                          " the weight: no robot that flies")
     late = float(posterior.mean[posterior.order.index("delay")])
     if late > task.control_dt and isinstance(delay, Mapping) and delay.get("kind") == "posterior":
-        raise ValueError(f"randomize.posterior: its mean delay, {1000 * late:.4g} ms, is longer than a control period of task"
-                         f" {task.name!r}, {1000 * task.control_dt:g} ms, and the simulator keeps one previous command: say "
-                         "randomize.parameters.command_delay=null and randomize.sensors.delay_steps=N instead")
+        raise ValueError(f"randomize.posterior: its mean delay, {1000 * late:.4g} ms, is longer than a control period "
+                         f"of task {task.name!r}, {1000 * task.control_dt:g} ms, and the simulator keeps one previous "
+                         "command: say randomize.parameters.command_delay=null and randomize.sensors.delay_steps=N instead")
 
 
 def make_pictures(backend: Backend, config: EnvConfig) -> Pictures | None:
