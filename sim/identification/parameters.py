@@ -165,8 +165,8 @@ def far_off(one: Quantity, mean: float, farthest: float = FARTHEST) -> str:
 
 
 NONSENSE = 10.0
-"""The same of what flights left open. Real ones do end beyond :data:`FARTHEST` of a spec's prior (NanoBench's excerpt, at
-a lag of 9 ms, 5.6 away); masses in grams are 99 away, lags in milliseconds 15 and 23."""
+"""The same of what flights left open. Real ones do end beyond :data:`FARTHEST` of a spec's prior (NanoBench's excerpt,
+at a lag of 9 ms, 5.6 away); masses in grams are 99 away, lags in milliseconds 15 and 23."""
 
 
 def strange(robot: RobotSpec, order: Sequence[str], mean: Sequence[float], sd: Sequence[float]) -> list[str]:
