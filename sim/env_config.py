@@ -107,7 +107,8 @@ def check_mean(posterior: Posterior, task: Task, delay: Any) -> None:
     if late > task.control_dt and isinstance(delay, Mapping) and delay.get("kind") == "posterior":
         raise ValueError(f"randomize.posterior: its mean delay, {1000 * late:.4g} ms, is longer than a control period "
                          f"of task {task.name!r}, {1000 * task.control_dt:g} ms, and the simulator keeps one previous "
-                         "command: say randomize.parameters.command_delay=null and randomize.sensors.delay_steps=N instead")
+                         "command: say randomize.parameters.command_delay=null and randomize.sensors.delay_steps=N "
+                         "instead")
 
 
 def make_pictures(backend: Backend, config: EnvConfig) -> Pictures | None:
