@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,6 +63,8 @@ def make_distribution(
     """Where the draws of episodes come from; every setting is checked."""
     check_share(task, config.mid_episode_starts)
     posterior = posterior_of(config, task)
+    if posterior is not None and (limits := getattr(backend, "limits", None)) is not None:
+        posterior = replace(posterior, limits=limits())
     extra, visual = task.extra, pictures.rig.parameters if pictures is not None else {}
     added = {name: spec.shape for name, spec in extra.signals.items()} if extra is not None else {}
     signals = {**shapes_of(backend), **added}

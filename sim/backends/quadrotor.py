@@ -207,9 +207,10 @@ class Quadrotor:
             raise ValueError(f"set_params: {name} must be > 0, got {float(positive[name].min())}")
         if "command_delay" in checked and not bool((checked["command_delay"] >= 0).all()):
             raise ValueError(f"set_params: command_delay must be >= 0 s, got {float(checked['command_delay'].min())}")
-        for name, value in checked.items():
-            if self.residual is not None:
+        if self.residual is not None:
+            for name, value in checked.items():  # all of them before any is written
                 self.residual.of_physics(name, value.double().numpy(), "residual_dynamics")
+        for name, value in checked.items():
             self._values[name][ids] = value
         self._scatter_params(ids)
 
@@ -218,6 +219,13 @@ class Quadrotor:
         if self.residual is not None:
             for values in ends:
                 self.residual.of_physics(name, np.array([list(values)]), "residual_dynamics")
+
+    def limits(self) -> dict[str, tuple[Tensor, Tensor]]:
+        """By parameter, the least and greatest [size] that residual dynamics are on top of: draws without an end are
+        cut to them."""
+        return {} if self.residual is None else {
+            name: (torch.from_numpy(least), torch.from_numpy(most))
+            for name, (least, most) in self.residual.limits().items()}
 
     def _check_param(self, name: str, value: Tensor, count: int) -> Tensor:
         if name not in PARAMETERS:

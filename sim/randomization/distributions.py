@@ -364,7 +364,7 @@ def draw_parameters(
         draw = KeyedDraws(seed, ids, when, step)
         if dist.posterior is not None:
             together = together or dist.posterior.draw(draw)
-            value = _possible(name, together[name])
+            value = dist.posterior.cut(name, _possible(name, together[name]))
         else:
             value = _drawn(dist, parameters[name], name, f"randomize.{name}", draw)
         out[name] = value[:, 0] if len(parameters[name].nominal) == 1 else value

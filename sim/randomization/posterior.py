@@ -13,7 +13,7 @@ range that was flown. A draw depends on (seed, world, episode) alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf, isfinite
 from typing import Any
@@ -65,7 +65,8 @@ class Kind:
 @dataclass(frozen=True)
 class Posterior:
     """mean: [Q], root: [Q, Q] of the covariance, in fitted coordinates. share: least and greatest voltage over the
-    reference; None: no battery. period: of the task's control [s]."""
+    reference; None: no battery. period: of the task's control [s]. limits: by parameter, least and greatest [size] that
+    the simulator takes: normal draws have no end, and the few beyond are cut to these."""
 
     kind: Kind
     order: tuple[str, ...]
@@ -73,6 +74,7 @@ class Posterior:
     root: Numbers
     share: tuple[float, float] | None
     period: float = inf
+    limits: Mapping[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     def parameters(self, normal: Numbers, uniform: Numbers) -> Made:
         """The simulator's parameters [P, size] of standard normal [P, Q] and uniform [P] numbers."""
@@ -89,6 +91,10 @@ class Posterior:
         normal, uniform = draw.normal(STREAM, len(self.order)), draw.uniform(f"{STREAM}.voltage", 1)[:, 0]
         made = self.parameters(normal.cpu().double().numpy(), uniform.cpu().double().numpy())
         return {name: torch.from_numpy(value).to(draw.env.device, torch.float32) for name, value in made.items()}
+
+    def cut(self, name: str, value: Tensor) -> Tensor:
+        """Draws [K, size] of a parameter, those beyond its limits cut to them."""
+        return value.clamp(*self.limits[name]) if name in self.limits else value
 
     @cached_property
     def ends(self) -> dict[str, tuple[tuple[float, ...], tuple[float, ...]]]:

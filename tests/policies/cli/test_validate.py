@@ -22,14 +22,16 @@ from temporeal.policies.training.flight_models.descent import Descent
 from temporeal.robots.spec import load_robot
 from temporeal.sim.backends.quadrotor import make
 from temporeal.sim.compiler.keyed_random import KeyedDraws
-from temporeal.sim.env_config import QUADROTOR
+from temporeal.sim.env_config import QUADROTOR, EnvConfig, make_distribution
 from temporeal.sim.identification import identified_file, parameters, randomization
 from temporeal.sim.identification.noise import TERMS
 from temporeal.sim.identification.synthetic import flights
 from temporeal.sim.identification.validation.stretches import stride_of
 from temporeal.sim.physics.quadrotor.residual import residual_file
 from temporeal.sim.physics.quadrotor.residual.ensemble import Ensemble
+from temporeal.sim.randomization.distributions import draw_parameters
 from temporeal.sim.randomization.posterior import parse_posterior
+from temporeal.sim.task import load_task
 from temporeal_benchmarks.reality.excerpts import NANOBENCH
 
 ROBOT = load_robot("crazyflie")
@@ -144,6 +146,27 @@ def test_randomization_of_the_same_identification_may_fly_with_residual_dynamics
     backend.set_params(every, {name: value.reshape(2000, *backend.params()[name].shape[1:])
                                for name, value in drawn.items()})
     assert backend.params()["mass"].std() > 0
+
+
+def test_draws_of_a_posterior_beyond_what_residual_dynamics_are_on_top_of_are_cut(tmp_path: Path) -> None:
+    what, count = content(share=1.0), 20_000
+    posterior = randomization.content(what, (3.4, 4.1))
+    for each in what["simulator"].values():  # as if 3.6 standard deviations were the end: some of 20,000 are beyond
+        each.update({end: (np.array(each["value"]) + 0.73 * (np.array(each[end]) - each["value"])).tolist()
+                     for end in ("low", "high")})
+    residual_file.write(tmp_path / "r.yaml", residual(what), "x")
+    backend = make(ROBOT, count, "motor_cmd", dt=0.002, threads=1, residual_dynamics=str(tmp_path / "r.yaml"))
+    config = EnvConfig(posterior=posterior, randomize={
+        name: {"kind": "posterior"} for name in randomization.drawn_together(posterior)})
+    found = make_distribution(load_task("hover"), backend, config, None)
+    every = torch.arange(count)
+    drawn = draw_parameters(found.parameters, found.randomization, 0, every, torch.zeros_like(every))
+    backend.set_params(every, drawn)
+    free = parse_posterior(posterior, ROBOT.name, QUADROTOR, period=0.02).draw(KeyedDraws(0, every, 0 * every))
+    beyond = (free["mass"][:, 0] - drawn["mass"]).abs() > 0
+    assert 0 < beyond.sum() < 0.01 * count  # what was within is as it was
+    with pytest.raises(residual_file.WrongResidual, match="mass"):
+        backend.set_params(every, {"mass": free["mass"][:, 0]})
 
 
 @pytest.mark.slow

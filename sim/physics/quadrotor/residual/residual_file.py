@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import yaml
+from numpy.typing import NDArray
 
 from temporeal.robots.atomic_files import write_whole
 from temporeal.robots.handed_over.files import read_text
@@ -85,6 +86,16 @@ class Residual:
                 f"{name} is {values[row, k]:.4g}; {where} was trained on top of {value[k]:.4g}, and fits "
                 f"{least[k]:.4g} to {most[k]:.4g}: draw parameters of the same identification (randomize=FILE of "
                 "temporeal identify --randomization, or randomize=none), or leave residual_dynamics empty")
+
+
+    def limits(self) -> dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]]:
+        """By parameter, the ends [size] of what :meth:`of_physics` takes, as numbers of the simulator within them."""
+        out = {}
+        for name, each in self.physics.items():
+            value, least, most = reach(name, each)
+            middle = value.astype(np.float32)
+            out[name] = (np.nextafter(least.astype(np.float32), middle), np.nextafter(most.astype(np.float32), middle))
+        return out
 
 
 def reach(name: str, known: Mapping[str, Sequence[float]]) -> tuple[Numbers, Numbers, Numbers]:

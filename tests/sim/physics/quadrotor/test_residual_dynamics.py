@@ -152,6 +152,10 @@ def test_other_physics_under_it_are_refused(tmp_path: Path) -> None:
     backend.set_params(torch.arange(2), {"wind_w": torch.ones(2, 3)})
     with pytest.raises(WrongResidual, match="mass is 0.05"):
         backend.set_params(torch.arange(2), {"mass": torch.tensor([0.0319, 0.05])})
+    was = {name: value.clone() for name, value in backend.params().items()}
+    with pytest.raises(WrongResidual, match="drag"):  # and nothing of it is written
+        backend.set_params(torch.arange(2), {"mass": 1.00001 * was["mass"], "drag": was["drag"] + 1})
+    assert torch.equal(backend.params()["mass"], was["mass"])
 
 
 def test_randomization_beyond_its_physics_is_refused_before_anything_flies(tmp_path: Path) -> None:
