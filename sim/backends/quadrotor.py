@@ -88,14 +88,14 @@ def make(
     if residual_dynamics and (shared or place.type != "cpu"):
         raise ValueError("residual_dynamics are for device cpu, without shared: the kernels on a GPU and those for "
                          f"worlds that are all alike know none; got device {device}, shared {shared}")
-    worn = residual_of(Path(residual_dynamics), robot.name) if residual_dynamics else None
+    worn = residual_of(Path(residual_dynamics), robot) if residual_dynamics else None
     return Quadrotor(setup, has, shared, worn, residual_members)
 
 
-def residual_of(path: Path, robot: str) -> Residual:
+def residual_of(path: Path, robot: RobotSpec) -> Residual:
     """The residual dynamics of a file, if they are of ``robot``; said aloud if they are of slowly logged commands."""
     found = residual_file.read(path)
-    found.of_robot(robot, str(path))
+    found.of_spec(robot, str(path))
     if found.slow_commands:
         warnings.warn(f"{path} was trained on commands that were logged more slowly than the robot's loop makes them: "
                       "it holds part of that loop, which a policy that commands motors replaces", stacklevel=3)

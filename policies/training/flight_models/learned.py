@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from temporeal.policies.training.flight_models import residual, rollout
 from temporeal.policies.training.flight_models.descent import Descent
 from temporeal.sim.identification.record import FlightRecord
@@ -21,6 +23,9 @@ def learned(model: Model, records: Sequence[FlightRecord], slow_commands: bool, 
     held = [stretches(rollout.held_out(each), residual.HORIZON_S) for each in records]
     left = left_over(model.best, model.reference_v, held, ensemble)
     logs = tuple({"name": each.name, "sha256": each.digest, "seconds": round(each.seconds, 3)} for each in records)
-    return Residual(model.robot, logs, slow_commands, model.content["simulator"], left.named(), {
+    under = {name: {"value": each["value"], "low": np.minimum(each["low"], each["value"]).tolist(),
+                    "high": np.maximum(each["high"], each["value"]).tolist()}  # quantiles of draws, of a product
+             for name, each in model.content["simulator"].items()}
+    return Residual(model.robot, logs, slow_commands, under, left.named(), {
         "held_out_before": float(found.before.mean()), "held_out_after": float(found.after.mean()),
         "horizon_s": residual.HORIZON_S, "rounds": found.updates, "seed": descent.seed}, ensemble)

@@ -159,6 +159,7 @@ def sources(options: Any, robot: RobotSpec, slow: bool) -> Sources:
     residual = None
     if options.residual is not None and model is not None:
         residual = residual_file.read(options.residual)
+        residual.of_spec(robot, f"--residual {options.residual}")
         flight_candidates.of_same_physics(model, residual, f"--residual {options.residual}")
     elif posed and model is not None:
         residual = learned.learned(model, train, slow, descent)

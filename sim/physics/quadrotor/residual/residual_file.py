@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from temporeal.robots.atomic_files import write_whole
 from temporeal.robots.handed_over.files import read_text
 from temporeal.robots.handed_over.texts import from_yaml
+from temporeal.robots.spec import RobotSpec
 from temporeal.sim.physics.quadrotor.layout import PARAMETERS, POSITIVE
 from temporeal.sim.physics.quadrotor.residual.ensemble import (
     GREATEST,
@@ -34,11 +35,20 @@ KEYS = ("format", "version", "robot", "revision", "logs", "slow_commands", "phys
 OF_LOG = ("name", "sha256", "seconds")
 OF_TRAINING = ("held_out_before", "held_out_after", "horizon_s", "rounds", "seed")
 OF_ENSEMBLE = ("hidden", "mean", "whiten", "near", "far", "bound", "members")
+OF_NOISE = {**dict.fromkeys(("rates", "velocity", "position"), ("x", "y", "z")),
+            **dict.fromkeys(("attitude", "turning", "pushing"), ("x", "y", "z", "seconds"))}
 OF_MEMBER = ("w1", "b1", "w2", "b2", "w3", "b3")
 NEEDED = ("mass", "inertia", "thrust_curve", "torque_per_thrust", "tau_up", "tau_down", "arm", "drag", "motor_gain",
           "command_delay")
 """Parameters of the simulator, all but those of disturbances and of the robot's own controller."""
 GREATEST_WEIGHT = 1e3
+MOST_FAR = 4000.0
+"""Squared distance at which a residual is silent at the latest: the mean over training data is 10 (inputs), so that at
+most 0.5 % lie beyond 2000 (Markov's inequality), and it has faded at twice that."""
+LEAST_WHITEN = 0.01
+"""On the diagonal: data of a robot does not spread by 100 m/s or 100 rad/s in any direction."""
+OTHER = 10.0
+"""Times the ends of the spec's range, beyond which a parameter is none of this robot."""
 WIDER = 3.0
 """Times the half of a 90 % interval, within which a parameter is of the same physics."""
 BATTERY = 0.5
@@ -72,6 +82,16 @@ class Residual:
         """Refuse another robot."""
         if robot != self.robot:
             raise WrongResidual(f"{where} is of robot {self.robot!r}; {robot!r} needs residual dynamics of its own")
+
+    def of_spec(self, robot: RobotSpec, where: str) -> None:
+        """Refuse another robot, and physics that no robot of this spec has."""
+        self.of_robot(robot.name, where)
+        for name in (each for each in self.physics if each in POSITIVE and each in robot.parameters):
+            known, value = robot.parameters[name], np.array(self.physics[name]["value"])
+            least, most = np.array(known.low) / OTHER, np.array(known.high) * OTHER
+            if (value < least).any() or (value > most).any():
+                raise WrongResidual(f"{where}: physics.{name} is {value} {known.unit}; the spec of {robot.name!r} has "
+                                    f"{known.low} to {known.high}, and {OTHER:g} times beyond that is another robot")
 
     def of_physics(self, name: str, values: Numbers, where: str) -> None:
         """Refuse parameters ``values`` [K, ...] of other physics than those that this is on top of."""
@@ -167,10 +187,12 @@ def checked(what: Any, where: str) -> Residual:
         text(log["name"], f"{where}: logs[{k}].name")
         text(log["sha256"], f"{where}: logs[{k}].sha256")
         array(log["seconds"], (), f"{where}: logs[{k}].seconds", low=0.0)
-    noise = mapping(what["noise"], f"{where}: noise")
-    for name, each in noise.items():
-        for term, value in mapping(each, f"{where}: noise.{name}").items():
-            array(value, (), f"{where}: noise.{name}.{term}", low=0.0)
+    noise = what["noise"]
+    keyed(noise, tuple(OF_NOISE), f"{where}: noise")
+    for name, terms in OF_NOISE.items():
+        keyed(noise[name], terms, f"{where}: noise.{name}")
+        for term, value in noise[name].items():
+            array(value, (), f"{where}: noise.{name}.{term}", low=1e-6 if term == "seconds" else 0.0)
     keyed(what["training"], OF_TRAINING, f"{where}: training")
     for name, value in what["training"].items():
         array(value, (), f"{where}: training.{name}", low=0.0)
@@ -185,9 +207,11 @@ def physics(what: Any, where: str) -> Mapping[str, Mapping[str, Sequence[float]]
         at, size = f"{where}: physics.{name}", PARAMETERS[name][1]
         keyed(each, ("value", "low", "high"), at)
         low, value, high = (array(each[key], (size,), f"{at}.{key}") for key in ("low", "value", "high"))
-        if (low > high).any() or name in POSITIVE and (value <= 0).any() or name == "command_delay" and value[0] < 0:
-            raise WrongResidual(f"{at}: value {value}, low {low}, high {high}: low is not above high, and values are "
-                                "of their range")
+        apart = 1e-6 * np.abs(value)  # of digits in the file
+        outside = (low > value + apart).any() or (value > high + apart).any()
+        if outside or name in POSITIVE and (value <= 0).any() or name == "command_delay" and value[0] < 0:
+            raise WrongResidual(f"{at}: value {value}, low {low}, high {high}: value is between low and high, "
+                                "and of its range")
     return dict(what)
 
 
@@ -206,7 +230,11 @@ def ensemble(what: Any, where: str) -> Ensemble:
         keyed(member, OF_MEMBER, f"{where}.members[{m}]")
         found.append({key: array(member[key], shape, f"{where}.members[{m}].{key}", -GREATEST_WEIGHT, GREATEST_WEIGHT)
                       for key, shape in shapes.items()})
-    near, far = (float(array(what[key], (), f"{where}.{key}", 0.0, 1e6)) for key in ("near", "far"))
+    near, far = (float(array(what[key], (), f"{where}.{key}", 0.0, MOST_FAR)) for key in ("near", "far"))
+    whiten = array(what["whiten"], (INPUTS, INPUTS), f"{where}.whiten", -1e6, 1e6)
+    if np.triu(whiten, 1).any() or (np.diag(whiten) < LEAST_WHITEN).any():
+        raise WrongResidual(f"{where}.whiten is to be lower triangular, and {LEAST_WHITEN:g} or more on its diagonal "
+                            f"{np.diag(whiten)}: else what is learned ends nowhere")
     bound = array(what["bound"], (OUTPUTS,), f"{where}.bound", low=0.0)
     if not near < far:
         raise WrongResidual(f"{where}: near {near:g} is not below far {far:g}")
@@ -215,8 +243,8 @@ def ensemble(what: Any, where: str) -> Ensemble:
                             "is no residual")
     stacked = {key: np.stack([each[key] for each in found]) for key in OF_MEMBER}
     return Ensemble(array(what["mean"], (INPUTS,), f"{where}.mean"),
-                    array(what["whiten"], (INPUTS, INPUTS), f"{where}.whiten", -1e6, 1e6), near, far, bound,
-                    (stacked["w1"], stacked["w2"], stacked["w3"]), (stacked["b1"], stacked["b2"], stacked["b3"]))
+                    whiten, near, far, bound, (stacked["w1"], stacked["w2"], stacked["w3"]),
+                    (stacked["b1"], stacked["b2"], stacked["b3"]))
 
 
 def keyed(what: Any, keys: Sequence[str], where: str) -> None:
@@ -224,13 +252,6 @@ def keyed(what: Any, keys: Sequence[str], where: str) -> None:
     if not isinstance(what, dict) or set(what) != set(keys):
         got = ", ".join(str(each)[:60] for each in what) if isinstance(what, dict) else str(what)[:60]
         raise WrongResidual(f"{where} has {got}; needed are {', '.join(keys)}")
-
-
-def mapping(what: Any, where: str) -> Mapping[str, Any]:
-    """Refuse what is no mapping of texts."""
-    if not isinstance(what, dict) or not all(isinstance(key, str) for key in what):
-        raise WrongResidual(f"{where} is {str(what)[:60]}; names with values are needed")
-    return what
 
 
 def text(what: Any, where: str) -> None:

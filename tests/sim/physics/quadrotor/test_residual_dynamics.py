@@ -34,7 +34,8 @@ def made(members: int = 3, hidden: int = 6, far: float = 60.0) -> Residual:
                    tuple(rng.normal(size=(members, shape[0])) for shape in shapes))
     under = {name: {key: [float(x) for x in value] for key in ("value", "low", "high")}
              for name, value in nominal_params(ROBOT).items() if name in NEEDED}
-    return Residual(ROBOT.name, ({"name": "made", "sha256": "0" * 64, "seconds": 1.0},), False, under, {},
+    return Residual(ROBOT.name, ({"name": "made", "sha256": "0" * 64, "seconds": 1.0},), False, under,
+                    {name: dict.fromkeys(terms, 0.1) for name, terms in residual_file.OF_NOISE.items()},
                     dict.fromkeys(residual_file.OF_TRAINING, 1.0), net)
 
 
@@ -174,6 +175,15 @@ def test_randomization_beyond_its_physics_is_refused_before_anything_flies(tmp_p
     (lambda d: d["logs"][0].update(sha256=3), "sha256"),
     (lambda d: d["physics"]["mass"].update(value=[-1.0], low=[-1.0]), "physics.mass"),
     (lambda d: d["physics"].pop("drag"), "physics"),
+    (lambda d: d["physics"]["mass"].update(high=[0.03]), "between low and high"),
+    (lambda d: d.update(noise={}), "noise has"),
+    (lambda d: d["noise"]["turning"].pop("seconds"), "noise.turning"),
+    (lambda d: d["noise"]["rates"].pop("y"), "noise.rates"),
+    (lambda d: d["noise"]["attitude"].update(seconds=0), "noise.attitude.seconds"),
+    (lambda d: d["ensemble"].update(whiten=[[0.0] * 10] * 10), "lower triangular"),
+    (lambda d: d["ensemble"]["whiten"][2].__setitem__(7, 0.1), "lower triangular"),
+    (lambda d: d["ensemble"]["whiten"][2].__setitem__(2, -1.0), "diagonal"),
+    (lambda d: d["ensemble"].update(far=1e5), "4000"),
     (lambda d: d["ensemble"].update(hidden=4), "shape"),
     (lambda d: d["ensemble"].update(bound=[50.0] * 6), "no residual"),
     (lambda d: d["ensemble"].update(near=99.0, far=9.0), "near"),
@@ -201,7 +211,10 @@ def test_another_robot_shared_worlds_and_slow_commands_are_said(tmp_path: Path) 
     other = saved(tmp_path / "other.yaml", replace(made(), robot="another"))
     with pytest.raises(WrongResidual, match="another"):
         make(ROBOT, 1, "motor_cmd", dt=0.002, residual_dynamics=other)
-    path = saved(tmp_path / "r.yaml", made())
+    path, light = saved(tmp_path / "r.yaml", made()), made()
+    light.physics["mass"].update(dict.fromkeys(("value", "low", "high"), [0.001]))
+    with pytest.raises(WrongResidual, match="physics.mass"):
+        make(ROBOT, 1, "motor_cmd", dt=0.002, residual_dynamics=saved(tmp_path / "light.yaml", light))
     with pytest.raises(ValueError, match="shared"):
         make(ROBOT, 1, "motor_cmd", dt=0.002, shared=True, residual_dynamics=path)
     with pytest.raises(LookupError, match="residual_members"):
