@@ -100,12 +100,12 @@ class Covered:
 
 
 def fitted_logs(given: Sources, records: Sequence[FlightRecord]) -> dict[str, list[str]]:
-    """Names of ``records`` that something was fitted to, by their SHA-256, and what that is."""
+    """SHA-256 of the ``records`` that something was fitted to, and what that is."""
     of = {"identified": [] if given.model is None else given.model.content["logs"],
           "residual dynamics": [] if given.residual is None else given.residual.logs}
     known = [(what, each["sha256"]) for what, logs in of.items() for each in logs]
     known += [("--train", each.digest) for each in given.train]
-    return {each.name: found for each in records
+    return {each.digest: found for each in records
             if (found := [what for what, digest in known if digest == each.digest])}
 
 

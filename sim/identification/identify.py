@@ -18,7 +18,7 @@ from temporeal.sim.identification.parameters import (
     weighed,
 )
 from temporeal.sim.identification.profile import BOUNDED, Profile, profile
-from temporeal.sim.identification.record import CannotTell, FlightRecord, Numbers, check
+from temporeal.sim.identification.record import CannotTell, FlightRecord, Numbers, check, one_step
 from temporeal.sim.identification.residuals import Problem, problem_of
 from temporeal.sim.identification.sampling import Draws, draws
 from temporeal.sim.identification.settings import Settings
@@ -101,9 +101,7 @@ def identify(records: Sequence[FlightRecord], robot: RobotSpec, settings: Settin
         slow_commands: commands were logged more slowly than the robot's attitude loop makes them.
     """
     check(records, settings.shortest_s)
-    if len({round(record.step, 6) for record in records}) > 1:
-        raise CannotTell("the logs have grids of different steps: " + ", ".join(
-            f"{record.name} {1000 * record.step:.3g} ms" for record in records) + "; identify them one by one")
+    one_step(records, "identify them one by one")
     asked = quantities(robot, not slow_commands, all(record.voltage is not None for record in records))
     for name, value, sd in settings.known:
         asked = weighed(asked, name, value, sd)

@@ -112,3 +112,10 @@ def check(records: Sequence[FlightRecord], shortest_s: float) -> None:
         if record.seconds < shortest_s:
             raise CannotTell(f"{record.name}: {record.seconds:.2g} s of flight in which every source is measured; "
                              f"{shortest_s:g} s at least are needed")
+
+
+def one_step(records: Sequence[FlightRecord], rest: str) -> None:
+    """Refuse grids of different steps, with what to do instead."""
+    if len({round(record.step, 6) for record in records}) > 1:
+        raise CannotTell("the logs have grids of different steps: " + ", ".join(
+            f"{record.name} {1000 * record.step:.3g} ms" for record in records) + f"; {rest}")

@@ -104,6 +104,7 @@ def amount(value: float | None, unit: str) -> str:
 def head(result: Mapping[str, Any]) -> str:
     """Title and flights."""
     logs = "".join(f"<li>{escape(each['name'])}: {each['seconds']:.1f} s of flight"
+                   + ("" if each["pose"] else ", without motion capture")
                    + (f' <b class="bad">was used for fitting: {escape(", ".join(each["fitted"]))}</b>'
                       if each["fitted"] else "") + "</li>" for each in result["logs"])
     return (f'<div class="top" id="top"><div><h1>How wrong is the simulator of {escape(result["robot"])}?</h1>'

@@ -42,6 +42,15 @@ class Found:
     updates: int
 
 
+def both(data: Flights) -> tuple[Flights, Flights]:
+    """What is trained on, and what is held out; neither is empty."""
+    train, held = data.of(~data.held_out), data.of(data.held_out)
+    if not len(train.block) or not len(held.block):
+        raise ValueError(f"too few flights to train on and to hold out: {len(data.block)} stretches of "
+                         f"{(data.measured.shape[1] - data.before - 1) * data.dt:.2g} s; 20 s at least are needed")
+    return train, held
+
+
 def descend(parameters: Sequence[Tensor], loss: Callable[[Flights], Tensor], data: Flights, members: int,
             how: Descent) -> Found:
     """Lower ``loss`` (of M members, [M, S]) of ``data``; parameters [M, ...] (of one member: of any shape) end where
@@ -50,9 +59,7 @@ def descend(parameters: Sequence[Tensor], loss: Callable[[Flights], Tensor], dat
     Each member sees blocks of its own: block b of M members counts as often as a Poisson draw says (bootstrap).
     """
     generator = torch.Generator().manual_seed(how.seed)
-    train, held = data.of(~data.held_out), data.of(data.held_out)
-    if not len(train.block) or not len(held.block):
-        raise ValueError("too few flights to train on and to hold out: 20 s at least are needed")
+    train, held = both(data)
     count = torch.poisson(torch.ones(members, int(data.block.max()) + 1), generator=generator)
     if members == 1:
         count = torch.ones_like(count)

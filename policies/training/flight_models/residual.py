@@ -17,7 +17,7 @@ from scipy.ndimage import uniform_filter1d
 from torch import Tensor
 
 from temporeal.policies.training.flight_models import rollout
-from temporeal.policies.training.flight_models.descent import Descent, Found, descend
+from temporeal.policies.training.flight_models.descent import Descent, Found, both, descend
 from temporeal.policies.training.flight_models.rollout import Flights, State
 from temporeal.robots import frames
 from temporeal.sim.identification.record import FlightRecord, Numbers
@@ -66,12 +66,8 @@ def trained(records: Sequence[FlightRecord], how: Flown, reference_v: float, sha
             descent: Descent | None = None) -> tuple[Ensemble, Found]:
     """The ensemble on top of the physics ``how`` (one vector) along ``records``."""
     shape, descent = shape or Shape(), descent or Descent()
-    if why := rollout.needs_pose(records):
-        raise ValueError(f"residual dynamics need motion capture: {why}")
-    where = [stretches(each, HORIZON_S, HORIZON_S / 2) for each in records]
-    if not sum(len(each.begin) for each in where):
-        raise ValueError(f"residual dynamics need stretches of {HORIZON_S} s in which all is measured; there is none")
-    data, bias = rollout.flights(where), torch.from_numpy(how.rate_bias[0]).float()
+    where, data = enough(records)
+    bias = torch.from_numpy(how.rate_bias[0]).float()
     spin = [rotors(each, how, reference_v) for each in where]
     under = physics_of(how, np.concatenate([along(each, values) for each, values in zip(where, spin)]))
     x = np.concatenate([inputs(each, values, how) for each, values in zip(records, spin)])
@@ -81,6 +77,18 @@ def trained(records: Sequence[FlightRecord], how: Flown, reference_v: float, sha
     bound = bounds(records, spin, how)
     net = Network(shape, mean, whiten, near, FADED * near, bound, descent.seed)
     return net.fitted(data, under, bias, descent)
+
+
+def enough(records: Sequence[FlightRecord]) -> tuple[list[Stretches], Flights]:
+    """Stretches to train on and to hold out, if ``records`` hold such."""
+    if why := rollout.needs_pose(records):
+        raise ValueError(f"residual dynamics need motion capture: {why}")
+    where = [stretches(each, HORIZON_S, HORIZON_S / 2) for each in records]
+    if not sum(len(each.begin) for each in where):
+        raise ValueError(f"residual dynamics need stretches of {HORIZON_S} s in which all is measured; there is none")
+    data = rollout.flights(where)
+    both(data)
+    return where, data
 
 
 class Network:

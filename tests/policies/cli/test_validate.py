@@ -17,6 +17,7 @@ from temporeal.policies.cli.verbs.flight_logs import identify, joint_logs
 from temporeal.policies.cli.verbs.flight_logs import validate as verb
 from temporeal.policies.evaluate.flight_prediction import within
 from temporeal.policies.evaluate.report import validation_page
+from temporeal.policies.runs.errors import BadInput
 from temporeal.policies.training.flight_models import learned
 from temporeal.policies.training.flight_models.descent import Descent
 from temporeal.robots.spec import load_robot
@@ -81,6 +82,7 @@ def flight() -> Any:
 @pytest.mark.parametrize(("words", "said"), [
     ((str(NANOBENCH), "--residual", "r.yaml"), "--identified FILE is needed"),
     ((str(NANOBENCH), "--train", str(NANOBENCH)), "both name"),
+    ((str(NANOBENCH), str(NANOBENCH)), "named twice"),
     ((str(NANOBENCH), "--seconds", "0"), "1 to 3600 s"),
     ((str(NANOBENCH), "--voltage", "380"), "1 to 60 V"),
     ((str(NANOBENCH), "--out", "nofolder/p.html"), "there is no folder"),
@@ -131,9 +133,45 @@ def test_a_log_without_motion_capture_is_judged_by_what_it_measures(monkeypatch,
     blind = type(flight())(**{**vars(flight()), "quat": None, "velocity": None, "position": None})
     monkeypatch.setattr(verb, "flights", lambda options, logs: ([blind], ROBOT, False))
     assert main(["validate", "one", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    told = capsys.readouterr()
+    assert "no motion capture" in told.err
+    found = json.loads(told.out)
     assert set(found["errors"]["nominal"]) == {"rates", "force"} and set(found["errors"]["hold"]) == {"rates"}
+    assert not found["logs"][0]["pose"]
     assert "in rates" in found["said"][0] and not found["manoeuvres"]
+
+
+def test_two_flights_of_one_name_are_two(tmp_path: Path, monkeypatch, capsys) -> None:
+    bags = [replace(flight(), name="bag", digest=letter * 64) for letter in "abc"]
+    paths = [tmp_path / at / "bag" for at in ("mon/1", "mon/2", "tue/2")]
+    assert [each.name for each in verb.apart(bags, paths)] == ["1/bag", "mon/2/bag", "tue/2/bag"]
+    monkeypatch.setattr(verb, "flights", lambda options, logs: (bags[1:], ROBOT, False))
+    identified_file.write(tmp_path / "i.yaml", content("c" * 64))
+    assert main(["validate", str(paths[0]), str(paths[1]), "--identified", str(tmp_path / "i.yaml"), "--json"]) == 0
+    told = capsys.readouterr()
+    found = json.loads(told.out)
+    assert set(found["flights"]) == {"1/bag", "2/bag"} and "temporeal: 2/bag was used for fitting" in told.err
+    assert [each["fitted"] for each in found["logs"]] == [[], ["identified"]]
+    with pytest.raises(BadInput, match="same flight"):
+        verb.apart([bags[0], bags[0]], paths[:2])
+
+
+def test_logs_of_several_steps_are_refused_and_blind_ones_named(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    slow = replace(flight(), step=0.02, name="slow", digest="d" * 64)
+    blind = replace(flight(), velocity=None, name="blind", digest="e" * 64)
+    given = {"one": [flight()], "slow": [slow], "blind": [blind]}
+    monkeypatch.setattr(verb, "flights", lambda options, logs: (sum((given[str(p)] for p in logs), []), ROBOT, False))
+    assert main(["validate", "one", "slow"]) == main(["validate", "one", "--train", "slow"]) == 2
+    told = capsys.readouterr().err
+    assert told.count("different steps") == 2 and "slow 20 ms" in told
+    monkeypatch.setattr(identify, "flights", lambda options: ([blind], ROBOT, False))
+    monkeypatch.setattr(joint_logs, "robot_of", lambda options: None)
+    assert main(["identify", "one", "--out", "never.yaml", "--residual", "never.r.yaml"]) == 2
+    assert "no attitude and velocity in blind" in capsys.readouterr().err
+    monkeypatch.setattr(identify, "flights", lambda options: ([flight()], ROBOT, False))
+    assert main(["identify", "one", "--out", "never.yaml", "--residual", "never.r.yaml"]) == 2
+    assert "20 s at least are needed" in capsys.readouterr().err
 
 
 def test_randomization_of_the_same_identification_may_fly_with_residual_dynamics(tmp_path: Path) -> None:

@@ -136,6 +136,10 @@ def of_flights(options: Any) -> dict[str, Any]:
     records, robot, slow = flights(options)
     if options.randomization is not None:
         check_voltage(randomization.voltage_of(records), settings.reference_v, str(options.randomization))
+    if options.residual is not None:
+        from temporeal.policies.training.flight_models.residual import enough
+
+        enough(records)  # before anything is fitted
     content = identified_file.content(identify(records, robot, settings, slow_commands=slow), revision())
     identified_file.write(options.out, content)
     if options.randomization is not None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,15 +79,15 @@ def validated(options: Any) -> int:
 
     legal(options)
     records, robot, slow = flights(options, options.logs)
-    given = sources(options, robot, slow)
+    records = apart(records, options.logs)
+    given = sources(options, records, robot, slow)
     fitted = flight_candidates.fitted_logs(given, records)
-    for name, what in fitted.items():
-        complain(f"temporeal: {name} was used for fitting ({', '.join(what)}): what is predicted of it says nothing of "
-                 "other flights")
+    remark(records, fitted)
     candidates, left_out = flight_candidates.candidates(given, options.seed)
     result = {
-        "robot": robot.name, "logs": [{"name": each.name, "sha256": each.digest, "seconds": round(each.seconds, 3),
-                                       "fitted": fitted.get(each.name, [])} for each in records],
+        "robot": robot.name, "logs": [
+            {"name": each.name, "sha256": each.digest, "seconds": round(each.seconds, 3), "pose": each.has_pose,
+             "fitted": fitted.get(each.digest, [])} for each in records],
         "predictors": [{"name": each.name, "words": each.words} for each in candidates], "left_out": left_out,
         **flight_prediction.compared(records, candidates)}
     result = {"said": validation_page.said(result), **result}
@@ -102,6 +103,16 @@ def validated(options: Any) -> int:
     return OK
 
 
+def remark(records: Sequence[FlightRecord], fitted: Mapping[str, Sequence[str]]) -> None:
+    """Say of which flights less is judged, or nothing is told of others. ``fitted``: by digest, to what."""
+    for each in records:
+        if not each.has_pose:
+            complain(f"temporeal: {each.name}: no motion capture: it counts in what its sensors measure alone")
+        if each.digest in fitted:
+            complain(f"temporeal: {each.name} was used for fitting ({', '.join(fitted[each.digest])}): what is "
+                     "predicted of it says nothing of other flights")
+
+
 def legal(options: Any) -> None:
     """Refuse options that contradict each other, before anything is read."""
     from temporeal.policies.cli.verbs.flight_logs.identify import writable
@@ -115,6 +126,9 @@ def legal(options: Any) -> None:
                        "which was written with it")
     if not LEAST_SECONDS <= options.seconds <= MOST_SECONDS:
         raise BadInput(f"--seconds {options.seconds:g}: {LEAST_SECONDS:g} to {MOST_SECONDS:g} s are legal")
+    for option, named in (("LOG", options.logs), ("--train", options.train)):
+        if len({path.resolve() for path in named}) < len(named):
+            raise BadInput(f"{option}: a log is named twice: {', '.join(map(str, named))}")
     both = {path.resolve() for path in options.logs} & {path.resolve() for path in options.train}
     if both:
         raise BadInput(f"--train and LOG both name {', '.join(map(str, sorted(both)))}: a flight that is learned from "
@@ -130,13 +144,28 @@ def flights(options: Any, logs: Sequence[Path]) -> tuple[list[FlightRecord], Rob
     return identify.flights(asked)
 
 
-def sources(options: Any, robot: RobotSpec, slow: bool) -> Sources:
+def apart(records: list[FlightRecord], paths: Sequence[Path]) -> list[FlightRecord]:
+    """Records that each have a name of their own: with as many parts of their paths as that needs."""
+    digests = [each.digest for each in records]
+    if (twice := [str(path) for path, digest in zip(paths, digests) if digests.count(digest) > 1]):
+        raise BadInput(f"{', '.join(twice)} hold the same flight: it would count more than once")
+    out, names = [], [each.name for each in records]
+    for record, path in zip(records, paths):
+        others = [other.resolve().parts for other, name in zip(paths, names) if name == record.name and other != path]
+        own = path.resolve().parts
+        count = next((k for k in range(1, len(own)) if all(own[-k:] != other[-k:] for other in others)), len(own))
+        out.append(replace(record, name="/".join(own[-count:])) if others else record)
+    return out
+
+
+def sources(options: Any, records: Sequence[FlightRecord], robot: RobotSpec, slow: bool) -> Sources:
     """What there is to predict with: of files, and learned of the flights ``--train``."""
     from temporeal.policies.evaluate import flight_candidates
     from temporeal.policies.training.flight_models import learned, lstm, rollout
     from temporeal.policies.training.flight_models.descent import Descent
     from temporeal.sim.identification import identified_file
     from temporeal.sim.identification.identify import identify
+    from temporeal.sim.identification.record import one_step
     from temporeal.sim.identification.settings import Settings
     from temporeal.sim.identification.validation.model import model_of
     from temporeal.sim.physics.quadrotor.residual import residual_file
@@ -144,9 +173,10 @@ def sources(options: Any, robot: RobotSpec, slow: bool) -> Sources:
     train, descent = list["FlightRecord"](), Descent(seconds=options.seconds, seed=options.seed)
     if options.train:
         train, other, slow_train = flights(options, options.train)
-        slow |= slow_train
+        train, slow = apart(train, options.train), slow | slow_train
         if other.name != robot.name:
             raise BadInput(f"--train is of robot {other.name}, the logs are of {robot.name}: one robot is judged")
+    one_step([*records, *train], "validate those of one step by themselves, with --train of that step")
     content, where = None, f"--identified {options.identified}"
     if options.identified is not None:
         content = identified_file.read(options.identified)
@@ -155,7 +185,10 @@ def sources(options: Any, robot: RobotSpec, slow: bool) -> Sources:
                          slow_commands=slow)
         content, where = identified_file.content(found, ""), "the identification of --train"
     model = None if content is None else model_of(content, robot, where)
-    posed = bool(train) and rollout.needs_pose(train) is None
+    blind = rollout.needs_pose(train)
+    posed = bool(train) and blind is None
+    if blind is not None:
+        complain(f"temporeal: --train: {blind}: neither residual dynamics nor an LSTM is learned")
     residual = None
     if options.residual is not None and model is not None:
         residual = residual_file.read(options.residual)
