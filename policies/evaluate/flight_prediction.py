@@ -27,6 +27,9 @@ STEPS = (1, 2, 5, 10, 20, 50)
 """Of at least 10 ms, at which errors are told."""
 LONG_S, BELIEVED_M = 2.0, 0.1
 """Of a long stretch; and an error of position, up to which a prediction is of use near people and walls."""
+HONEST = (0.85, 0.95)
+"""Of 90 % intervals: shares of what was measured that they may hold, of each channel by itself: in a mean of channels
+one that is too narrow hides behind one that is too wide."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,8 @@ class Sums:
 
 def compared(records: Sequence[FlightRecord], candidates: Sequence[Candidate],
              told: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
-    """All errors, in numbers and texts alone: ``steps_s``, ``errors``, ``flights``, ``coverage``, ``believed_s``,
-    ``manoeuvres``; what is no number is None."""
+    """All errors, in numbers and texts alone: ``steps``, ``errors``, ``flights``, ``coverage``, least and most of it by
+    flight after the last step (``coverage_flights``), ``believed_s``, ``manoeuvres``; what is no number is None."""
     sums = {each.name: Sums() for each in candidates}
     flights, manoeuvres = dict[str, Any](), list[dict[str, Any]]()
     for record in records:
@@ -75,8 +78,21 @@ def compared(records: Sequence[FlightRecord], candidates: Sequence[Candidate],
                    for name, found in sums.items()},
         "coverage": {name: {channel: number(np.concatenate(each).mean(0)) for channel, each in found.covered.items()}
                      for name, found in sums.items() if found.covered},
+        "coverage_flights": {name: {channel: ends(each) for channel, each in found.covered.items()}
+                             for name, found in sums.items() if found.covered},
         "believed_s": {name: believed(found.long, short.dt) for name, found in sums.items() if found.long},
         "error_long_m": {name: root(np.concatenate(found.long))[-1] for name, found in sums.items() if found.long}}
+
+
+def worst(shares: Mapping[str, float]) -> tuple[str, float]:
+    """The channel whose share of 90 % intervals is furthest from the middle of :data:`HONEST`, and that share."""
+    return max(shares.items(), key=lambda each: abs(each[1] - sum(HONEST) / 2))
+
+
+def ends(shares: Sequence[Numbers]) -> list[float | None]:
+    """Least and greatest share [S, L] of a flight after the last step."""
+    last = [each[:, -1].mean() for each in shares if len(each)]
+    return number([min(last), max(last)])
 
 
 def seconds(record: FlightRecord) -> float:

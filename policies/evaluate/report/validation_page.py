@@ -11,14 +11,12 @@ from typing import Any
 import numpy as np
 
 from temporeal.policies.evaluate.flight_candidates import HOLD, IDENTIFIED, LINEAR, LSTM, NOMINAL, RESIDUAL
-from temporeal.policies.evaluate.flight_prediction import BELIEVED_M, LONG_S
+from temporeal.policies.evaluate.flight_prediction import BELIEVED_M, HONEST, LONG_S
 from temporeal.policies.evaluate.report.flight_log_page import STYLE, chart, panel
 from temporeal.robots.atomic_files import write_whole
 
 OPENING = ('<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
            '<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>Simulator of ')
-HONEST = (0.85, 0.95)
-"""Of 90 % intervals: shares of what was measured that they may hold."""
 ABOVE = 3.0
 """Times the best one's error at the end, above which a line leaves its plot."""
 
@@ -81,16 +79,24 @@ def ratio(name: str, other: str, words: str, error: float | None, against: Seque
 
 
 def honesty(result: Mapping[str, Any], name: str, step: int, seconds: float) -> list[str]:
-    """What its intervals are worth."""
+    """What its intervals are worth, by each channel: the worst one judges."""
     shares = result["coverage"].get(name)
     if not shares:
         return []
-    told = ", ".join(f"{100 * share[step - 1]:.0f} % of {channel}" for channel, share in shares.items())
-    mean = float(np.mean([share[step - 1] for share in shares.values()]))
-    verdict = ("they say how uncertain it is" if HONEST[0] <= mean <= HONEST[1] else
-               "they are too narrow: the robot does more than the simulator holds possible" if mean < HONEST[0] else
-               "they are wider than they need be")
+    last, flights = {channel: share[step - 1] for channel, share in shares.items()}, result["coverage_flights"][name]
+    told = ", ".join(f"{100 * share:.0f} % of {channel} ({by_flights(flights[channel])})"
+                     for channel, share in last.items())
+    narrow, wide = ([channel for channel, share in last.items() if share < HONEST[0]],
+                    [channel for channel, share in last.items() if share > HONEST[1]])
+    verdicts = ([f"too narrow in {', '.join(narrow)}: the robot does more than the simulator holds possible"]
+                if narrow else []) + ([f"wider than they need be in {', '.join(wide)}"] if wide else [])
+    verdict = "they are " + ", and ".join(verdicts) if verdicts else "they say how uncertain it is"
     return [f"Its 90 % intervals hold {told} after {seconds:.2g} s; {verdict}."]
+
+
+def by_flights(ends: Sequence[float]) -> str:
+    """Least and most of flights."""
+    return f"{100 * ends[0]:.0f} to {100 * ends[1]:.0f} % by flight"
 
 
 def amount(value: float | None, unit: str) -> str:

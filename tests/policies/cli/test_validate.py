@@ -235,8 +235,19 @@ def test_sentences_say_who_is_better() -> None:
         "With an LSTM it is 0.1 m: the simulator is worse, 2.0 times as far off.")
     assert "as good" in validation_page.ratio("identified", "LSTM", "an LSTM", 0.2, [0.205], 1, "m")
     assert "no number" in validation_page.ratio("identified", "nominal", "the spec", 0.2, [None], 1, "m")
-    shares = {"units": {}, "coverage": {"identified": {"position": [0.5], "rates": [0.7]}}}
-    assert "too narrow" in validation_page.honesty(shares, "identified", 1, 0.5)[0]
+
+
+def intervals_said(**shares: float) -> str:
+    result = {"coverage": {"identified": {name: [share] for name, share in shares.items()}},
+              "coverage_flights": {"identified": {name: [0.31, 0.99] for name in shares}}}
+    return validation_page.honesty(result, "identified", 1, 0.5)[0]
+
+
+def test_intervals_are_judged_by_each_channel() -> None:
+    assert "say how uncertain" in intervals_said(position=0.86, rates=0.95)
+    assert "(31 to 99 % by flight)" in intervals_said(position=0.9)
+    one = intervals_said(position=0.84, attitude=0.98, rates=0.9)  # 0.907 in the mean
+    assert "too narrow in position:" in one and one.endswith("and wider than they need be in attitude.")
 
 
 @pytest.mark.parametrize(("step", "stride"), [(0.001, 10), (0.004, 3), (0.00999999, 1), (0.01, 1), (0.02, 1)])
