@@ -83,7 +83,7 @@ def gain(a: Numbers, b: Numbers) -> float:
 
 
 def without_dead(record: JointRecord, found: Sequence[Finding]) -> JointRecord:
-    """The record without channels that measure nothing."""
+    """The record without channels that measure nothing: those that are found by name of the whole channel."""
     dead = {each.subject for each in found if not each.wrong}
     return replace(record, speed=None if "joint_vel" in dead else record.speed,
                    effort=None if "joint_torque" in dead else record.effort)

@@ -62,11 +62,14 @@ def found_in(options: Any, robot: RobotSpec, settings: Any) -> Identified:
 
 def records_of(path: Path, options: Any, robot: RobotSpec) -> Iterator[JointRecord]:
     """The runs in the log at ``path``, looked at."""
-    from temporeal.policies.data.joint_logs import checks
+    from temporeal.policies.data.joint_logs import checks, efforts
+    from temporeal.sim.identification.joints.mechanism import mechanism
 
     names = robot.sources["joint_pos"].names if "joint_pos" in robot.sources else ()
     for record in read(path, options, robot):
         found = list(checks.findings(record, names))
+        if record.effort is not None and not any(each.wrong for each in found):
+            found += efforts.findings(record, mechanism(robot, record.dt))
         if (wrong := [each for each in found if each.wrong]) and not options.anyway:
             raise BadInput(f"{record.name}: " + "; ".join(f"{each.subject} {each.said}" for each in wrong)
                            + " (--anyway uses the log as it is)")
