@@ -215,7 +215,7 @@ def test_identify_writes_residual_dynamics_by_which_validate_judges(tmp_path: Pa
     monkeypatch.setattr(identify, "flights", lambda options: ([replace(found.only(begin), digest="b" * 64)], ROBOT,
                                                               False))
     monkeypatch.setattr(learned, "learned", lambda model, records, slow, descent: real(
-        model, records, slow, Descent(updates=20, seconds=5)))
+        model, records, slow, Descent(updates=20)))
     monkeypatch.setattr(joint_logs, "robot_of", lambda options: None)
     out, beside = tmp_path / "i.yaml", tmp_path / "r.yaml"
     assert main(["identify", "one", "--out", str(out), "--residual", str(beside), "--steps", "0"]) == 0

@@ -3,6 +3,7 @@ does beyond its physics is found."""
 
 from __future__ import annotations
 
+import time
 from functools import cache
 
 import numpy as np
@@ -78,7 +79,7 @@ def test_a_flight_in_torch_is_the_simulators() -> None:
     assert np.abs(found[..., :3] - wanted[..., :3]).max() < 0.05
 
 
-def test_it_ends_where_held_out_blocks_are_best() -> None:
+def test_it_ends_where_held_out_blocks_are_best(monkeypatch) -> None:
     """Training blocks pull to 1, held-out ones to 0: it ends where it began."""
     none = torch.zeros(40, dtype=torch.long)
     data = rollout.Flights(0.01, torch.zeros(40, 2, 16), torch.zeros(40, 1, 4), none, torch.arange(40) % 5 == 0,
@@ -91,6 +92,17 @@ def test_it_ends_where_held_out_blocks_are_best() -> None:
 
     found = descend([value], loss, data, 2, Descent(updates=60))
     assert value.abs().max() == 0 and (found.after == 0).all()
+    ends = []
+    for spent in (0.0, 0.9):  # time is no part of what is learned, until it stops it
+        clock = iter([0.0] + [spent] * 99)
+        monkeypatch.setattr(time, "process_time", lambda clock=clock: next(clock))
+        value.data.zero_()
+        descend([value], lambda which: (value - 1).square() + 0 * which.block, data, 2, Descent(40, seconds=1.0))
+        ends.append(value.detach().clone())
+    assert torch.equal(*ends) and ends[0].min() > 0
+    monkeypatch.undo()
+    with pytest.warns(UserWarning, match="0 of 60 updates"):
+        assert descend([value], loss, data, 2, Descent(updates=60, seconds=1e-9)).updates == 0
 
 
 def test_flights_without_motion_capture_teach_nothing() -> None:
@@ -108,7 +120,7 @@ def test_drag_that_the_physics_lacks_is_found_on_flights_that_were_held_out(monk
     flights = synthetic.flights(ROBOT, 1, 60.0, 3)
     record, model = flights.records[0], known(flights)
     first = np.arange(len(record.usable)) < 2 * len(record.usable) // 3
-    found = learned.learned(model, [record.only(first)], False, Descent(updates=120, seconds=25))
+    found = learned.learned(model, [record.only(first)], False, Descent(updates=120))
     assert found.training["held_out_after"] < 0.8 * found.training["held_out_before"]
     later = stretches(record.only(~first), 0.5)
     error = {name: np.sqrt((sizes(errors(predictors.simulator(model.best, 3.8, net)(later), later.measured()[:, 1:])[

@@ -45,8 +45,8 @@ def parser() -> Parser:
     p.add_argument("--residual", type=Path, metavar="FILE", help="of temporeal identify --residual; needs --identified")
     p.add_argument("--train", type=Path, nargs="+", default=[], metavar="LOG", help="flights to learn from what is "
                    "learned")
-    p.add_argument("--seconds", type=float, default=60.0, metavar="S", help="of processor time for the LSTM, and for "
-                   "residual dynamics (60)")
+    p.add_argument("--seconds", type=float, default=600.0, metavar="S", help="of processor time, after which the LSTM, "
+                   "or residual dynamics, are stopped before their 600 updates, of about a minute (600)")
     p.add_argument("--no-lstm", action="store_true", help="leave the LSTM out")
     p.add_argument("--out", type=Path, metavar="PAGE.html", help="the page (default: none)")
     p.add_argument("--voltage", type=float, default=3.8, metavar="V", help="at which full thrust is given, where no "
