@@ -15,13 +15,15 @@ from temporeal.robots.handed_over.files import read
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.identification.joints.mechanism import COMMAND, PLACE
 from temporeal.sim.identification.joints.problem import SIGNALS
-from temporeal.sim.identification.joints.record import JointRecord
+from temporeal.sim.identification.joints.record import STILL, JointRecord
 from temporeal.sim.identification.record import Marks, Numbers
+from temporeal.sim.identification.settings import Settings
 
 PHYSICS_S = 0.001
 """Of a physics step, at most: a stiff servo feels a setpoint that is a millisecond off."""
 LIMIT = 0.002
 """rad or m: nearer to an end of its range, a joint may lie against it."""
+SHORTEST_S = Settings().shortest_s
 
 
 def steps_in(rate_hz: float) -> int:
@@ -95,11 +97,16 @@ def measured(path: Path, robot: RobotSpec, interface: Interface, episode: Episod
 
 def record(path: Path, robot: RobotSpec, commands: Numbers, signals: dict[str, Numbers], step: float, each: int,
            name: str) -> JointRecord:
-    """The record. What is no number is not usable."""
-    place = signals[PLACE]
-    usable = np.isfinite(place).all(1) & within(robot, place)
-    for values in signals.values():
-        usable &= np.isfinite(values).all(1)
+    """The record. What is no number is not usable, nor is what was measured while a joint that moves lies against an
+    end of its range."""
+    place, free = signals[PLACE], within(robot, signals[PLACE])
+    there = np.all([np.isfinite(values).all(1) for values in signals.values()], axis=0)
+    usable = there & free.all(1)
+    if not usable.any():
+        raise DataError(f"{path}: no sample can be used: {'; '.join(spoiled(robot, signals, free))}")
+    if usable.sum() * step < SHORTEST_S <= there.sum() * step:
+        raise DataError(f"{path}: {usable.sum() * step:.2g} s can be used, {SHORTEST_S:g} at least are needed: "
+                        + "; ".join(spoiled(robot, signals, free)))
     return JointRecord(name, digest(path, commands, signals), step, each, filled(commands), filled(place),
                        filled(signals.get(SIGNALS[1])), filled(signals.get(SIGNALS[2])), usable)
 
@@ -110,11 +117,22 @@ def filled(values: Numbers | None) -> Numbers | None:
 
 
 def within(robot: RobotSpec, place: Numbers) -> Marks:
-    """[T] no joint lies against an end of its range."""
+    """[T, J] where a joint does not lie against an end of its range. One that rests there all the time (a gripper that
+    is closed) counts as free: nothing is learned of it, and it does not spoil the others."""
     if robot.motion is None:
-        return np.ones(len(place), np.bool_)
+        return np.ones(place.shape, np.bool_)
     low, high = np.array(robot.motion.low) + LIMIT, np.array(robot.motion.high) - LIMIT
-    return np.asarray(((place > low) & (place < high)).all(1))
+    rests = np.array([np.ptp(each[np.isfinite(each)]) < STILL if np.isfinite(each).any() else True for each in place.T])
+    return np.asarray(((place > low) & (place < high)) | ~np.isfinite(place) | rests)
+
+
+def spoiled(robot: RobotSpec, signals: dict[str, Numbers], free: Marks) -> list[str]:
+    """What makes samples unusable, joint by joint, in words."""
+    names = robot.sources[PLACE].names
+    return [f"{signal}[{name}] is no number in {100 * share:.0f} %" for signal, values in signals.items()
+            for name, share in zip(names, 1 - np.isfinite(values).mean(0)) if share > 0] + [
+        f"{name} moves, but lies against an end of its range in {100 * share:.0f} % of the samples"
+        for name, share in zip(names, 1 - free.mean(0)) if share > 0]
 
 
 def digest(path: Path, commands: Numbers, signals: dict[str, Numbers]) -> str:

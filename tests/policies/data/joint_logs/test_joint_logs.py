@@ -116,3 +116,34 @@ def test_gaps_and_ends_are_not_used() -> None:
     assert np.flatnonzero(~found.usable).tolist() == [60, 100]
     assert np.flatnonzero(starts(found)).tolist() == [0, 61, 101]
     assert stretches(found, 10).tolist() == [25, 35, 45, 86, *range(126, 187, 10)]
+
+
+def at_its_end(tail: int, low: bool = False) -> Episode:
+    """A Franka whose last joint lies at the end of its range but for its last ``tail`` samples, ``low``: at the other
+    end there."""
+    _, of = episode()
+    place, told = of.signals["joint_pos"].copy(), of.action.copy()
+    assert FRANKA.motion is not None
+    place[: len(place) - tail, 6] = told[:, 6] = FRANKA.motion.high[6]
+    if low:
+        place[len(place) - tail :, 6] = FRANKA.motion.low[6]
+    return replace(of, signals={"joint_pos": place}, action=told)
+
+
+def test_a_joint_that_rests_at_its_end_does_not_spoil_the_others() -> None:
+    face, of = episode()[0], at_its_end(0)
+    blind = replace(face, signals={"joint_pos": face.signals["joint_pos"]})
+    found = records.of_dataset(AT, FRANKA, blind, of, 0.0, "log")
+    assert found.usable.all() and said(found) == []
+    assert not found.moved()[6]
+
+
+@pytest.mark.parametrize(("low", "shortest", "told"), [
+    (True, 5.0, "log: no sample can be used: fr3_joint7 moves, but lies against an end of its range in 100 %"),
+    (False, 2.0, r"log: 0.78 s can be used, 2 at least are needed: fr3_joint7 moves, but .* in 80 %")])
+def test_a_joint_that_moves_and_is_mostly_at_its_end_is_named(low, shortest, told, monkeypatch) -> None:
+    monkeypatch.setattr(records, "SHORTEST_S", shortest)
+    face, of = episode()[0], at_its_end(40, low)
+    blind = replace(face, signals={"joint_pos": face.signals["joint_pos"]})
+    with pytest.raises(DataError, match=told):
+        records.of_dataset(AT, FRANKA, blind, of, 0.0, "log")
