@@ -34,6 +34,7 @@ from temporeal_benchmarks.reality.excerpts import NANOBENCH, USDLOG, clean
     ((str(NANOBENCH), "--known", "mass=0.03,0.001", "--known", "mass=0.04,0.001"), "mass: given twice"),
     ((str(NANOBENCH), "--rate", "100"), "of bags alone"),
     ((str(NANOBENCH), "--episode", "3"), "of datasets and bags alone"),
+    ((str(NANOBENCH), "--reach", "0.1"), "of joints alone"),
     ((str(NANOBENCH), "--out", "nofolder/i.yaml"), "there is no folder nofolder"),
     ((str(NANOBENCH), "--out", "."), "is a folder"),
     ((str(NANOBENCH), "--randomization", "r.yaml", "--residual", "./r.yaml"), "the file of --randomization, too"),

@@ -31,6 +31,9 @@ def dataset(folder: Path, command: str = "joint_pos_cmd", robot: str = "franka",
     ({}, ("--align",), "--align: of quadrotors"),
     ({}, ("--randomization", "mine.yaml"), "--randomization: of quadrotors"),
     ({}, ("--episode", "3"), "3"),
+    ({}, ("--episode", "-1"), "--episode -1: numbers from 0 on"),
+    ({}, ("--reach", "-0.1"), "--reach -0.1: 0 (at once) to 10 s are legal"),
+    ({}, ("--reach", "nan"), "--reach nan: 0 (at once)"),
     ({}, ("--known", "kp=1"), "NAME=VALUE,SD")])
 def test_what_cannot_be_used_is_refused(given, words, said, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)

@@ -64,7 +64,8 @@ def parser() -> Parser:
                    f"({usual.steps}, of joints 0; 0: none)")
     p.add_argument("--threads", type=int, default=2, metavar="N", help="(2)")
     p.add_argument("--seed", type=int, default=usual.seed, metavar="N", help=f"of the sampler ({usual.seed})")
-    p.add_argument("--episode", type=int, default=0, metavar="N", help="of a dataset or a bag: this one (0)")
+    p.add_argument("--episode", type=int, metavar="N", help="of datasets and bags: this one (0; of a bag of joints "
+                   "all its parts)")
     p.add_argument("--reach", type=float, metavar="S", help="of joints: in which their controller goes to each "
                    "setpoint (default: as the robot's ros.yaml says; of datasets 0, at once)")
     p.add_argument("--anyway", action="store_true", help="use logs in which something is wrong")
@@ -97,7 +98,10 @@ def identified(options: Any) -> int:
         writable(options.residual, options.overwrite, "--residual")
     if len({path.resolve() for path in options.logs}) < len(options.logs):
         raise BadInput(f"a log is named twice: {', '.join(map(str, options.logs))}")
+    if options.episode is not None and options.episode < 0:
+        raise BadInput(f"--episode {options.episode}: numbers from 0 on")
     jointed = joint_logs.robot_of(options)
+    joint_logs.check_reach(options, jointed)
     if jointed is not None and options.residual is not None:
         raise BadInput(f"--residual {options.residual}: of flights alone; these are logs of joints")
     content = of_flights(options) if jointed is None else of_joints(options, jointed)
@@ -133,6 +137,7 @@ def of_flights(options: Any) -> dict[str, Any]:
     from temporeal.sim.randomization.posterior import check_voltage
 
     settings = settings_of(options, USUAL.steps)
+    options.episode = options.episode or 0
     records, robot, slow = flights(options)
     if options.randomization is not None:
         check_voltage(randomization.voltage_of(records), settings.reference_v, str(options.randomization))

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 SLOWEST_HZ, FASTEST_HZ, USUAL_HZ = 20.0, 100.0, 100.0
 """Of samples, where nobody says: the rate of the robot's topic within these, or the last."""
 FLYING = "quadrotor"
+SLOWEST_REACH_S = 10.0
+"""In which a controller may go to a setpoint, at most."""
 
 
 def robot_of(options: Any) -> RobotSpec | None:
@@ -37,6 +39,16 @@ def robot_of(options: Any) -> RobotSpec | None:
         robot = (source(path, options).robot if kind == ROSBAG else
                  reading.robot_of(options.robot or Dataset.open(path).interface.robot))
     return robot if robot is not None and robot.kind != FLYING else None
+
+
+def check_reach(options: Any, robot: RobotSpec | None) -> None:
+    """Refuse a time that none is, or of a flight. ``robot``: of joints; None: of a flight."""
+    if options.reach is None:
+        return
+    if robot is None:
+        raise BadInput(f"--reach {options.reach:g}: of joints alone; {options.logs[0]} is of a flight")
+    if not 0 <= options.reach <= SLOWEST_REACH_S:
+        raise BadInput(f"--reach {options.reach:g}: 0 (at once) to {SLOWEST_REACH_S:g} s are legal")
 
 
 def source(path: Path, options: Any) -> Any:
@@ -95,7 +107,7 @@ def read(path: Path, options: Any, robot: RobotSpec) -> Iterator[JointRecord]:
             return
         data = Dataset.open(path)
         check_robot(path, options.robot or data.interface.robot, robot)
-        yield records.of_dataset(path, robot, data.interface, data.episode(options.episode),
+        yield records.of_dataset(path, robot, data.interface, data.episode(options.episode or 0),
                                  options.reach or 0.0, path.name)
 
 
@@ -118,7 +130,7 @@ def of_bag(path: Path, options: Any, robot: RobotSpec) -> Iterator[JointRecord]:
     reading = rosbag.read(path, replace(how, align=replace(how.align, rate_hz=rate * each)))
     for note in reading.notes:
         complain(f"temporeal: {note}")
-    parts = [(k, part) for k, part in enumerate(reading.episodes) if not options.episode or k == options.episode]
+    parts = [(k, part) for k, part in enumerate(reading.episodes) if options.episode in (None, k)]
     if not parts:
         raise BadInput(f"--episode {options.episode}: {path} has no such part")
     for k, part in parts:
