@@ -7,11 +7,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from temporeal.sim.curriculum.configuration import parse_curriculum, start_draws
+from temporeal.sim.curriculum.curriculum import Curriculum
 from temporeal.sim.episodes import EpisodeDistribution, plain
 from temporeal.sim.physics.quadrotor import identified
-from temporeal.sim.randomization.distributions import bounds, parse_randomization
+from temporeal.sim.randomization.distributions import Distribution, bounds, parse_randomization
 from temporeal.sim.randomization.posterior import Kind, Posterior, parse_posterior
 from temporeal.sim.randomization.sensor_config import SensorConfig
 from temporeal.sim.randomization.sensors import Sensors
@@ -78,12 +81,31 @@ def make_distribution(
     if (accepts := getattr(backend, "accepts", None)) is not None:  # one that can be given parameters it must refuse
         for name, drawn in randomization.items():
             accepts(name, bounds(drawn, backend.parameters[name], name))
+        if curriculum is not None:
+            for name, reached in reached_by(curriculum, randomization, backend).items():
+                accepts(name, reached)
     return EpisodeDistribution(
         seed=config.seed, initial=task.initial, parameters=backend.parameters, randomization=randomization,
         sensors=sensors,
         mid_episode=task.mid_episode, mid_episode_starts=config.mid_episode_starts, visual=visual,
         appearance=parse_randomization(config.appearance, visual), curriculum=curriculum,
         shown=task.appearance if visual else None, chances=extra.chances if extra is not None else 0)
+
+
+def reached_by(curriculum: Curriculum, randomization: Mapping[str, Distribution], backend: Backend
+               ) -> dict[str, list[list[float]]]:
+    """Ends of the parameters that a curriculum changes, by name, over the whole of it and of what is drawn."""
+    drawn, out = dict[str, Tensor](), dict[str, list[list[float]]]()
+    for name, dist in randomization.items():
+        cut = dist.posterior.limits.get(name) if dist.posterior is not None else None
+        ends = bounds(dist, backend.parameters[name], name)
+        drawn[name] = torch.tensor(ends) if cut is None else torch.stack(cut)
+    for side in ("low", "high"):
+        values = torch.tensor([[getattr(d, side) for d in curriculum.dimensions]] * 2)
+        found = curriculum.apply(values, drawn, backend.parameters)
+        for name in {d.of for d in curriculum.dimensions} & set(backend.parameters):
+            out.setdefault(name, []).extend(found[name].reshape(2, -1).tolist())
+    return out
 
 
 def posterior_of(config: EnvConfig, task: Task) -> Posterior | None:

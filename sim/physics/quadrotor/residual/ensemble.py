@@ -90,4 +90,4 @@ def whitening(x: Numbers, floor: Numbers) -> tuple[Numbers, Numbers]:
     so that no direction in which there was no change is blown up."""
     mean = x.mean(0)
     covariance = np.cov(x.T) + np.diag(floor**2)
-    return mean, np.linalg.inv(np.linalg.cholesky(covariance))
+    return mean, np.tril(np.linalg.inv(np.linalg.cholesky(covariance)))  # LAPACK leaves 1e-17 above the diagonal

@@ -232,7 +232,7 @@ def ensemble(what: Any, where: str) -> Ensemble:
                       for key, shape in shapes.items()})
     near, far = (float(array(what[key], (), f"{where}.{key}", 0.0, MOST_FAR)) for key in ("near", "far"))
     whiten = array(what["whiten"], (INPUTS, INPUTS), f"{where}.whiten", -1e6, 1e6)
-    if np.triu(whiten, 1).any() or (np.diag(whiten) < LEAST_WHITEN).any():
+    if (np.abs(np.triu(whiten, 1)) > 1e-9 * np.abs(whiten).max()).any() or (np.diag(whiten) < LEAST_WHITEN).any():
         raise WrongResidual(f"{where}.whiten is to be lower triangular, and {LEAST_WHITEN:g} or more on its diagonal "
                             f"{np.diag(whiten)}: else what is learned ends nowhere")
     bound = array(what["bound"], (OUTPUTS,), f"{where}.bound", low=0.0)

@@ -165,6 +165,10 @@ def test_randomization_beyond_its_physics_is_refused_before_anything_flies(tmp_p
     drawn = {"mass": {"kind": "uniform", "low": 0.0319, "high": 0.04}}
     with pytest.raises(WrongResidual, match="mass is 0.04"):
         make_env(task, num_worlds=2, threads=1, options=options, randomize=drawn)
+    grown = {"kind": "linear", "episodes": 9,
+             "parameters": {"mass": {"as": "scale", "low": 0.9, "high": 1.2, "first": 1.0}}}
+    with pytest.raises(WrongResidual, match="mass is"):  # at its end, not at its beginning
+        make_env(task, num_worlds=2, threads=1, options=options, curriculum=grown)
     make_env(task, num_worlds=2, threads=1, options=options, randomize={"force_w": {"kind": "normal", "std": 0.1}})
 
 
