@@ -5,7 +5,8 @@ drawn from the prior (its file has one number or none of each parameter, so wide
 ``SECONDS`` in MuJoCo itself, with sensor noise, dead zones and Stribeck friction
 (``sim/identification/joints/synthetic.py``). Every second log has efforts. ``HIDDEN`` cannot be told: servos stay below
 their limit, without efforts a servo's damping is the joint's, and of a joint at rest nothing is told. ``SHOWN`` is
-excited in every log; the wrist's last joint is in neither, since no gravity gives its forces a scale.
+excited in every log, and a chosen set: the wrist's last joint is in neither, since no gravity gives its forces a scale,
+nor is Coulomb friction. Truths are of the prior that fits have, and links are as in the model that fits have.
 
 ``mujoco.sysid`` is given the same logs of robots without what MuJoCo's joints do not have, with delay and tool known to
 both: its defaults, the priors' middles to begin from and three of their standard deviations as bounds.
@@ -13,6 +14,7 @@ both: its defaults, the priors' middles to begin from and three of their standar
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -23,6 +25,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
+from temporeal.robots.atomic_files import write_whole
 from temporeal.robots.spec import RobotSpec, load_robot
 from temporeal.sim.identification.excitation.joints import JointSettings, plan
 from temporeal.sim.identification.joints.identify import Identified, identify
@@ -34,6 +37,7 @@ from temporeal.sim.identification.settings import Settings
 from temporeal.sim.identification.verdicts import IDENTIFIED, verdicts
 from temporeal.sim.physics.mujoco import mjcf
 from temporeal.sim.scene import Scene
+from temporeal_benchmarks.code_digest import code_digest
 from temporeal_benchmarks.own_robot import robots as foreign
 from temporeal_benchmarks.peers.install import PeerError, installed
 from temporeal_benchmarks.peers.process import Peer
@@ -45,8 +49,11 @@ HOME = {"shoulder_pan": 0.0, "shoulder_lift": 0.4, "elbow_flex": -0.8, "wrist_fl
         "gripper": 1.0}
 """Where its links leave each other the 3 cm that an excitation keeps."""
 SETTINGS = JointSettings(seconds=SECONDS, sweeps=2, low_hz=0.4, settle_s=2, quiet_s=2, slow=0.2)
+KINDS = ("armature", "viscous", "kp")
 SHOWN = tuple(f"{kind}[{joint}]" for joint in ("shoulder_pan", "shoulder_lift", "elbow_flex", "wrist_flex")
-              for kind in ("armature", "viscous", "kp")) + ("command_delay",)
+              for kind in KINDS) + ("command_delay",)
+CODE = ("sim/identification", "sim/physics/mujoco", "benchmarks/reality/joints.py", "benchmarks/peers")
+"""What a log's result rests on, beside the robot."""
 SAME = ("armature", "viscous", "frictionloss", "kp")
 """What both identify of each joint."""
 DELAY_S = 0.012
@@ -54,15 +61,15 @@ NAMES = ("coverage", "coverage_of_the_rest", "flagged", "wrongly_flagged", "erro
 
 
 def rows(quick: bool, out: Path) -> list[Row]:
-    """All of them; what is done of each log is kept in ``out``, and not done again."""
+    """All of them; what is done of a log is kept in ``out``, and not done again while code and robot are the same."""
     out.mkdir(parents=True, exist_ok=True)
     if not installed(foreign.PEER):
         return [not_measured(f"reality.joints.{name}", "1", None, f"{foreign.PEER} is not installed: python -m "
                              f"temporeal_benchmarks.peers {foreign.PEER}") for name in NAMES]
     robot = arm(out)
     count = QUICK if quick else COUNT
-    done = [kept(out / f"{SEED}-{count}-{k}.json", lambda k=k: told(robot, k, count)) for k in range(count)]
-    done += [kept(out / f"still-{k}.json", lambda k=k: told_still(robot, k)) for k in range(STILL)]
+    done = [kept(out / f"{SEED}-{count}-{k}.json", robot, lambda k=k: told(robot, k, count)) for k in range(count)]
+    done += [kept(out / f"still-{k}.json", robot, lambda k=k: told_still(robot, k)) for k in range(STILL)]
     found = judged(sum((Counts(*each["counts"]) for each in done), Counts()), done)
     found += beside(robot, 1 if quick else BESIDE, out)
     return [replace(each, ok=None) for each in found] if quick else found
@@ -78,12 +85,19 @@ def arm(out: Path) -> RobotSpec:
     return load_robot(place / "so101")
 
 
-def kept(file: Path, work: Any) -> dict[str, Any]:
-    """What ``file`` has, or ``work`` finds."""
-    if not file.exists():
-        file.write_text(json.dumps(work()))
-    found: dict[str, Any] = json.loads(file.read_text())
-    return found
+def kept(file: Path, robot: RobotSpec, work: Any) -> dict[str, Any]:
+    """What ``work`` finds, or found with the same code, settings and robot, and was written to ``file`` whole."""
+    stamp = {"code": code_digest(CODE, lambda name: name.endswith((".py", ".xml"))), "robot": repr(robot),
+             "model": "" if robot.model is None else hashlib.sha256(robot.model.read_bytes()).hexdigest()}
+    try:
+        found = json.loads(file.read_text())
+        if found["stamp"] == stamp:
+            return dict(found["result"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        pass  # none, cut short, or of a time without stamps
+    result = json.loads(json.dumps(work()))
+    write_whole(file, json.dumps({"stamp": stamp, "result": result}, indent=1).encode())
+    return dict(result)
 
 
 def made(robot: RobotSpec, seed: int, effort: bool, fixed: Mapping[str, float], still: bool = False) -> Runs:
@@ -124,7 +138,8 @@ def counted(found: Identified, one: Runs, effort: bool) -> Counts:
 def judged(total: Counts, done: Sequence[Mapping[str, Any]]) -> list[Row]:
     """The rows on intervals and flags."""
     moved = [each["seconds"] for each in done if "seconds" in each]
-    of = f"SO-101, {len(moved)} robots, {SECONDS:g} s each, seed {SEED}; {np.median(moved):.1f} s of a core a log"
+    of = f"SO-101, {len(moved)} robots of the fit's own prior, links exact, {SECONDS:g} s each, seed {SEED}; "
+    of += f"{np.median(moved):.1f} s of a core a log"
     share = total.covered / max(total.asked, 1)
     return [
         Row("reality.joints.coverage", share, "1", f"{COVERED[0]} to {COVERED[1]}",
@@ -135,7 +150,8 @@ def judged(total: Counts, done: Sequence[Mapping[str, Any]]) -> list[Row]:
         at_least("reality.joints.flagged", total.flagged / max(total.hidden, 1), "1", FLAGGED,
                  f"{total.flagged} of {total.hidden} that cannot be told, {STILL} logs at rest among them"),
         at_most("reality.joints.wrongly_flagged", total.wrongly / max(total.shown, 1), "1", WRONGLY,
-                f"{total.wrongly} of {total.shown} that can be told")]
+                f"{total.wrongly} of {total.shown} that are taken to be told: {', '.join(KINDS)} of four joints and "
+                "the delay, no Coulomb friction")]
 
 
 # ---------------------------------------------------------------- beside mujoco.sysid
@@ -153,7 +169,7 @@ class Both:
 def beside(robot: RobotSpec, count: int, out: Path) -> list[Row]:
     """Errors and times of both, on the same logs."""
     try:
-        done = [kept(out / f"beside-{SEED}-{k}.json", lambda k=k: compared(robot, k, out)) for k in range(count)]
+        done = [kept(out / f"beside-{SEED}-{k}.json", robot, lambda k=k: compared(robot, k, out)) for k in range(count)]
     except PeerError as error:
         return [not_measured(f"reality.joints.{name}", "of mujoco.sysid's", None, str(error)) for name in NAMES[4:]]
     ours, theirs = (float(np.median([each[who]["off"] for each in done])) for who in ("ours", "theirs"))
@@ -163,7 +179,8 @@ def beside(robot: RobotSpec, count: int, out: Path) -> list[Row]:
     return [
         at_most("reality.joints.error_beside_sysid", ours / theirs, "of mujoco.sysid's", 1.0,
                 f"median error of {', '.join(SAME)}: {100 * ours:.2f} %, mujoco.sysid {100 * theirs:.2f} %; 90 % "
-                f"intervals hold {held['ours']} and {held['theirs']} of {asked}; {count} logs"),
+                f"intervals hold {held['ours']} and {held['theirs']} of {asked}; {count} logs; of the priors that "
+                "truths are drawn of it is given middles and bounds alone"),
         Row("reality.joints.time_beside_sysid", took["ours"] / took["theirs"], "of mujoco.sysid's",
             peer=f"{took['ours']:.1f} s of a core for 43 parameters, mujoco.sysid {took['theirs']:.1f} s for 20")]
 
