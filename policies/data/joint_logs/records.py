@@ -4,6 +4,7 @@ perhaps speeds and efforts, in each sample."""
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from math import ceil
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from temporeal.robots.spec import RobotSpec
 from temporeal.sim.identification.joints.mechanism import COMMAND, PLACE
 from temporeal.sim.identification.joints.problem import SIGNALS
 from temporeal.sim.identification.joints.record import STILL, JointRecord
+from temporeal.sim.identification.joints.timing import jitter
 from temporeal.sim.identification.record import Marks, Numbers
 from temporeal.sim.identification.settings import Settings
 
@@ -36,10 +38,10 @@ def of_fine(path: Path, robot: RobotSpec, interface: Interface, episode: Episode
     """A record of an episode whose grid has ``each`` points in a sample: of a bag, read at physics' rate. ``reach_s``:
     in which a controller goes to each command."""
     count = min(episode.steps, episode.samples) // each
-    commands = reached(setpoints(path, robot, interface, episode)[: count * each], reach_s, 1.0 / interface.rate_hz)
-    signals = measured(path, robot, interface, episode)
-    return record(path, robot, commands, {k: value[: count * each : each] for k, value in signals.items()},
-                  each / interface.rate_hz, each, name)
+    told, dt = setpoints(path, robot, interface, episode)[: count * each], 1.0 / interface.rate_hz
+    signals = {k: value[: count * each : each] for k, value in measured(path, robot, interface, episode).items()}
+    out = record(path, robot, reached(told, reach_s, dt), signals, each * dt, each, name)
+    return replace(out, jitter=jitter(told, dt))
 
 
 def of_dataset(path: Path, robot: RobotSpec, interface: Interface, episode: Episode, reach_s: float, name: str

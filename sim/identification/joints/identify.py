@@ -15,6 +15,7 @@ from temporeal.sim.identification.joints.parameters import ADDED, quantities, si
 from temporeal.sim.identification.joints.problem import Problem, problem_of
 from temporeal.sim.identification.joints.record import JointRecord, check
 from temporeal.sim.identification.joints.start import start
+from temporeal.sim.identification.joints.timing import doubted, opened
 from temporeal.sim.identification.parameters import Quantity, weighed
 from temporeal.sim.identification.profile import BOUNDED, Profile, profile
 from temporeal.sim.identification.record import CannotTell, Numbers
@@ -29,7 +30,8 @@ USUAL = Settings(steps=0)
 
 @dataclass(frozen=True)
 class Identified:
-    """What was found. draws: None without a sampler. still: joints that did not move, by name."""
+    """What was found. draws: None without a sampler. still: joints that did not move, by name. unsure: parameters that
+    rest on when commands came (:mod:`.timing`)."""
 
     robot: str
     problem: Problem
@@ -38,6 +40,7 @@ class Identified:
     profile: Profile
     draws: Draws | None
     still: tuple[str, ...]
+    unsure: tuple[str, ...] = ()
 
     format = JOINTS
 
@@ -65,6 +68,10 @@ class Identified:
         kind, forces = quantity.name.partition("[")[0], 2 in self.problem.signals
         if self.hidden(quantity):
             return f"{joint_of(quantity.name) or 'every joint'} did not move: what holds it may be friction"
+        if quantity.name in self.unsure:
+            late = 1000 * max(record.jitter for record in self.problem.records)
+            return (f"when commands came is known to {late:.2g} ms: that alone scatters as much as the residuals, and "
+                    "fits then find gains too low and inertia too high")
         if kind == "kd_share" and not forces:
             return "motion shows viscous, the sum, alone: efforts tell the servo's share"
         if kind == "strength":
@@ -98,7 +105,11 @@ def identify(records: Sequence[JointRecord], robot: RobotSpec, settings: Setting
     around = laplace(problem, found)
     if not np.isfinite(around.covariance).all():
         raise CannotTell("the fit ended where the simulation is no numbers: is it the robot that it is said to be?")
+    doubtful = doubted(problem, found.theta)
     moved = np.any([record.moved() for record in records], axis=0)
     still = tuple(name for name, did in zip(m.names, moved) if not did)
     sampled = draws(problem, found, around, settings.steps, settings.seed) if settings.steps else None
-    return Identified(robot.name, problem, found, around, profile(problem, found, around), sampled, still)
+    flat = profile(problem, found, around)
+    around = opened(around, doubtful, problem.prior[1])
+    unsure = tuple(each.name for each, doubt in zip(asked, doubtful) if doubt)
+    return Identified(robot.name, problem, found, around, flat, sampled, still, unsure)

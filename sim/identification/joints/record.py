@@ -27,7 +27,8 @@ class JointRecord:
     Args:
         name: for people. digest: SHA-256 of the log. step: of the samples [s]. each: physics steps in one.
         command: [T each, J] setpoints in force in each physics step. place: [T, J]. speed, effort: [T, J]; None: not
-            logged. usable: [T] where all was measured.
+            logged. usable: [T] where all was measured. jitter: standard deviation of the times at which commands came
+            into force, about those of ``command`` [s].
     """
 
     name: str
@@ -39,6 +40,7 @@ class JointRecord:
     speed: Numbers | None
     effort: Numbers | None
     usable: Marks
+    jitter: float = 0.0
 
     @property
     def seconds(self) -> float:
