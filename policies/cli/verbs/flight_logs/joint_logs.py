@@ -69,7 +69,12 @@ def found_in(options: Any, robot: RobotSpec, settings: Any) -> Identified:
         if given:
             raise BadInput(f"{name}: of quadrotors; {options.logs[0]} is of {robot.name}, whose joints are identified")
     records = [record for path in options.logs for record in records_of(path, options, robot)]
-    return identify(records, robot, settings)
+    found = identify(records, robot, settings)
+    if found.unsure:
+        complain(f"temporeal: {len(found.unsure)} parameters rest on when commands came, which the logs say to "
+                 f"{1000 * max(each.jitter for each in records):.2g} ms alone: they are called not identifiable, and "
+                 "their values may be far off")
+    return found
 
 
 def records_of(path: Path, options: Any, robot: RobotSpec) -> Iterator[JointRecord]:
