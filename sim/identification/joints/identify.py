@@ -70,8 +70,8 @@ class Identified:
             return f"{joint_of(quantity.name) or 'every joint'} did not move: what holds it may be friction"
         if quantity.name in self.unsure:
             late = 1000 * max(record.jitter for record in self.problem.records)
-            return (f"when commands came is known to {late:.2g} ms, which may make much of what residuals scatter: fits "
-                    "then find gains too low and inertia too high")
+            return (f"when commands came is known to {late:.2g} ms, which may make much of what residuals scatter: "
+                    "fits then find gains too low and inertia too high")
         if kind == "kd_share" and not forces:
             return "motion shows viscous, the sum, alone: efforts tell the servo's share"
         if kind == "strength":
