@@ -162,6 +162,7 @@ def test_a_model_predicts_what_the_simulator_does(modelled):
     sim.close()
 
 
+@pytest.mark.slow
 def test_a_model_starts_from_what_is_measured(modelled):
     """In mid-flight: the state of the signals predicts on."""
     system, count = modelled, 3
@@ -206,6 +207,7 @@ def test_a_model_has_gradients_that_are_those_of_differences(modelled):
     assert action.grad.abs().max() > 1e-3
 
 
+@pytest.mark.slow
 def test_a_model_that_goes_many_steps_at_once_goes_as_by_one():
     """With the gradient of all of them."""
     system = resolve("temporeal.sim.systems", "quadrotor").make()

@@ -135,6 +135,7 @@ def test_a_plan_s_adjoint_is_that_of_its_steps() -> None:
         np.testing.assert_allclose(d_start[w], total, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_free_fall_has_the_textbook_sensitivity() -> None:
     """Without thrust and drag, p(T) = p0 + v0 T + ...: dp/dp0 = 1 and dp/dv0 = T."""
     still = adjoint.robot_params(ROBOT) | {"thrust_curve": (0.0, 0.0, 0.0), "drag": (0.0, 0.0, 0.0)}
@@ -151,6 +152,7 @@ def test_free_fall_has_the_textbook_sensitivity() -> None:
     assert trace[-1, 0, physics.PZ] == pytest.approx(10.0 - 0.5 * 9.81 * time**2, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_place_is_no_number_from_where_a_command_is_none_and_a_height_that_is_none_stays_none() -> None:
     n, steps = 3, 6
     s, u = starts(n), commands(steps, n)
@@ -160,6 +162,7 @@ def test_a_place_is_no_number_from_where_a_command_is_none_and_a_height_that_is_
     assert np.isnan(trace[4:, 1, physics.PX]).all() and np.isnan(trace[:, 2, physics.PZ]).all()
 
 
+@pytest.mark.slow
 def test_torch_has_the_gradient_of_start_and_commands() -> None:
     n, steps = 5, 6
     trace = adjoint.rollout(starts(n), commands(steps, n), many(n), NOMINAL, DT, SUBSTEPS)
