@@ -1,4 +1,4 @@
-"""What a flight shows in some 80 numbers: regressions of what was measured on what was told, at many delays.
+"""What a flight shows in 71 numbers: regressions of what was measured on what was told, at many delays.
 
 For a peer that learns posteriors from simulated flights (:mod:`temporeal_benchmarks.reality.sbi`): it needs a fixed
 number of features. They hold what identification lives on: how thrust and turning answer to commands after 0 to 0.3 s,

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import inf, isfinite
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from temporeal.robots.signals import is_number
 from temporeal.sim.compiler.keyed_random import KeyedDraws
 from temporeal.sim.randomization.statuses import STATUSES
 
@@ -190,17 +191,8 @@ def root_of(covariance: Numbers, where: str) -> Numbers:
     return np.asarray(scale[:, None] * np.linalg.cholesky(even + (RIDGE - min(least, 0.0)) * np.eye(len(even))))
 
 
-def _is_number(value: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    try:
-        return isfinite(value)
-    except OverflowError:  # a whole number that no float holds
-        return False
-
-
 def _check_list(row: Any, count: int, where: str) -> None:
-    if not isinstance(row, (list, tuple)) or len(row) != count or not all(map(_is_number, row)):
+    if not isinstance(row, (list, tuple)) or len(row) != count or not all(map(is_number, row)):
         raise ValueError(f"{where} is {row!r:.80}; {count} finite numbers are needed, one for each of order")
 
 
@@ -241,7 +233,7 @@ def _check_status(raw: Mapping[str, Any], where: str) -> None:
 def _check_battery(raw: Mapping[str, Any], kind: Kind, where: str) -> None:
     """A range of voltages, with the quantity that says what they do; or none."""
     volts, reference = raw["voltage"], raw["reference_v"]
-    if not _is_number(reference) or not VOLTS[0] <= reference <= VOLTS[1]:
+    if not is_number(reference) or not VOLTS[0] <= reference <= VOLTS[1]:
         raise ValueError(f"{where}.reference_v is {reference!r:.60}; {VOLTS[0]:g} to {VOLTS[1]:g} V are legal")
     check_voltage(volts, reference, where)
     if volts is not None and kind.exponent not in raw["order"]:
@@ -254,7 +246,7 @@ def check_voltage(volts: Any, reference: float, where: str) -> None:
     if volts is None:
         return
     least, most = (share * reference for share in SHARE)
-    if (not isinstance(volts, (list, tuple)) or len(volts) != 2 or not all(map(_is_number, volts))
+    if (not isinstance(volts, (list, tuple)) or len(volts) != 2 or not all(map(is_number, volts))
             or not least <= volts[0] <= volts[1] <= most):
         raise ValueError(f"{where}.voltage is {volts!r:.60}; null, or [least, most] within {least:.3g} to {most:.3g} V"
                          f", as a battery is about reference_v, {reference:g} V (temporeal identify --voltage)")
