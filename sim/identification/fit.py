@@ -157,7 +157,8 @@ def fit(problem: Problem, theta: Numbers | None = None, steps: int = STEPS) -> F
         alike = noise.alike
         if converged:
             break
-    residual, jacobian = linearized(problem, noise, here)
+    with np.errstate(over="ignore", invalid="ignore"):  # as in its steps; laplace refuses what is no number
+        residual, jacobian = linearized(problem, noise, here)
     return Fit(here, noise, weight, jacobian, residual, rounds, converged)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.identification.fit import Fit, fit
 from temporeal.sim.identification.parameters import (
@@ -113,8 +111,5 @@ def identify(records: Sequence[FlightRecord], robot: RobotSpec, settings: Settin
                          "are needed: a longer flight, or shorter stretches")
     found = fit(problem, start(problem))
     around = laplace(problem, found)
-    if not np.isfinite(around.covariance).all():
-        raise CannotTell("the fit ended where the simulator's flights are no numbers: is it the robot that it is said "
-                         "to be?")
     sampled = draws(problem, found, around, settings.steps, settings.seed) if settings.steps else None
     return Identified(robot.name, problem, found, around, profile(problem, found, around), sampled, slow_commands)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from temporeal.sim.identification.fit import Fit, Problem
-from temporeal.sim.identification.record import Numbers
+from temporeal.sim.identification.record import CannotTell, Numbers
 
 LONG_S = 2.0
 """Beyond which scores are taken to be independent."""
@@ -41,11 +41,16 @@ class Laplace:
 
 
 def laplace(problem: Problem, fit: Fit) -> Laplace:
-    """The posterior around ``fit``, in units of the prior's standard deviations meanwhile."""
+    """The posterior around ``fit``, in units of the prior's standard deviations meanwhile. Raises :class:`CannotTell`
+    where the fit's neighbours are no numbers, so that nothing is known of it."""
     _, sd = problem.prior
-    curvature = fit.information() * np.outer(sd, sd)
+    with np.errstate(over="ignore", invalid="ignore"):
+        curvature, slopes = fit.information() * np.outer(sd, sd), fit.scores() * sd
+    if not np.isfinite(curvature).all() or not np.isfinite(slopes).all():
+        raise CannotTell("the fit ended where what the simulator predicts are no numbers: is it the robot that it is "
+                         "said to be?")
     lags = max(int(round(LONG_S / (problem.length * problem.records[0].step))), 1)
-    scores = widest(curvature, long_run(fit.scores() * sd, lags))
+    scores = widest(curvature, long_run(slopes, lags))
     count = len(sd)
     plain = np.linalg.inv(curvature + np.eye(count))
     covariance = plain @ (scores + np.eye(count)) @ plain

@@ -103,8 +103,6 @@ def identify(records: Sequence[JointRecord], robot: RobotSpec, settings: Setting
                          "are needed: a longer run, or shorter stretches")
     found = fit(problem, start(problem), steps=1)  # a Jacobian is what costs
     around = laplace(problem, found)
-    if not np.isfinite(around.covariance).all():
-        raise CannotTell("the fit ended where the simulation is no numbers: is it the robot that it is said to be?")
     doubtful = doubted(problem, found.theta)
     moved = np.any([record.moved() for record in records], axis=0)
     still = tuple(name for name, did in zip(m.names, moved) if not did)

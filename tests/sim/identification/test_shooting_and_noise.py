@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from temporeal.robots.spec import load_robot
-from temporeal.sim.identification import fit, noise, parameters, shooting
+from temporeal.sim.identification import fit, noise, parameters, shooting, uncertainty
 from temporeal.sim.identification.record import CannotTell, FlightRecord, check, starts
 from temporeal.sim.physics.quadrotor import dynamics as physics
 
@@ -145,3 +145,12 @@ def test_a_fit_does_not_go_where_flights_leave_all_numbers_behind(edge: float, e
     found = fit.descended(Wild(edge), flat, np.ones(4), np.zeros(1), 20)
     assert found[0] <= edge or edge < 0
     assert abs(found[0] - end) < 0.3
+
+
+@pytest.mark.filterwarnings("error")
+def test_of_a_fit_whose_neighbours_are_no_numbers_nothing_is_said() -> None:
+    """Whatever it says of having converged: it did not move because it could not."""
+    flat = noise.Noise(np.zeros((1, 5)), np.eye(3)[None], np.ones(1))
+    stuck = fit.Fit(np.zeros(1), flat, np.ones(4), np.full((4, 3, 1), np.inf), np.zeros((4, 3)), 2, True)
+    with pytest.raises(CannotTell, match="no numbers"):
+        uncertainty.laplace(Wild(-1.0), stuck)
