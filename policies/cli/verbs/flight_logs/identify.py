@@ -137,7 +137,6 @@ def of_flights(options: Any) -> dict[str, Any]:
     from temporeal.sim.randomization.posterior import check_voltage
 
     settings = settings_of(options, USUAL.steps)
-    options.episode = options.episode or 0
     records, robot, slow = flights(options)
     if options.randomization is not None:
         check_voltage(randomization.voltage_of(records), settings.reference_v, str(options.randomization))
@@ -265,6 +264,7 @@ def flights(options: Any) -> tuple[list[FlightRecord], RobotSpec, bool]:
     from temporeal.policies.cli.verbs.flight_logs import reading
     from temporeal.policies.data.flight_logs.records import record_of
 
+    options.episode = options.episode or 0  # of a bag of flights this one; of a bag of joints None is all of it
     records, robots, slow = [], set(), False
     for path in options.logs:
         legal(path, options)
