@@ -20,9 +20,10 @@ from temporeal_benchmarks.rows import Row
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of the benchmark ``bench``."""
+    """The parts of the benchmark ``bench``; ``called``: as one writes it, where that is another name."""
 
     bench: str
+    called: str = ""
 
     @property
     def folder(self) -> Path:
@@ -57,7 +58,7 @@ class Parts:
             elif parts is None or quick:
                 rows += module.judged(studies.read(out / part))
             else:
-                rows += studies.measured(part, module, out / part, self.bench)
+                rows += studies.measured(part, module, out / part, self.called or self.bench)
         return rows
 
     def study_file(self, options: Mapping[str, list[str] | None]) -> str | None:
