@@ -14,7 +14,7 @@ from temporeal.sim.identification.record import FlightRecord, Numbers
 from temporeal.sim.identification.validation import intervals, predictors
 from temporeal.sim.identification.validation.intervals import LeftOver
 from temporeal.sim.identification.validation.model import Model
-from temporeal.sim.identification.validation.stretches import Predictor, Stretches, stretches
+from temporeal.sim.identification.validation.stretches import Predictor, Stretches, Told, stretches
 from temporeal.sim.physics.quadrotor.residual.ensemble import Ensemble
 from temporeal.sim.physics.quadrotor.residual.residual_file import Residual
 
@@ -29,7 +29,7 @@ class Sources:
 
     Args:
         model: what was identified. residual: on top of it. train: flights for what is learned of them; none: it is
-            left out. lstm: an LSTM of them.
+            left out. lstm: an LSTM of them. told: what the linear model is told; None: all that ``train`` tells.
     """
 
     robot: RobotSpec
@@ -38,6 +38,7 @@ class Sources:
     residual: Residual | None = None
     train: tuple[FlightRecord, ...] = ()
     lstm: Predictor | None = None
+    told: Told | None = None
 
 
 def candidates(given: Sources, seed: int = 0, draws: int = intervals.DRAWS) -> tuple[list[Candidate], dict[str, str]]:
@@ -70,7 +71,8 @@ def candidates(given: Sources, seed: int = 0, draws: int = intervals.DRAWS) -> t
             predictors.simulator(given.model.best, voltage, ensemble),
             Covered(given.model, intervals.of_names(given.residual.noise), ensemble, seed, draws)))
     if calibrated:
-        out.append(Candidate(LINEAR, f"ARX of {predictors.LAGS} steps, least squares", predictors.linear(calibrated)))
+        out.append(Candidate(LINEAR, f"ARX of {predictors.LAGS} steps, least squares",
+                             predictors.linear(calibrated, given.told)))
     else:
         left_out[LINEAR] = "it is learned of flights with motion capture: --train"
     if given.lstm is not None:

@@ -30,7 +30,7 @@ FLOOR = 0.2
 
 @dataclass(frozen=True)
 class Flights:
-    """S stretches as tensors. measured: [S, H + L + 1, 16], of H steps before the start. commands: [S, H + L, 4].
+    """S stretches as tensors. measured: [S, H + L + 1, 16], of H steps before the start. commands: [S, H + L, 4 or 5].
     block: [S] number of the block of a record that a stretch lies in. held_out: [S]. index: [S] their numbers."""
 
     dt: float
@@ -62,21 +62,21 @@ Model = Callable[[int, State, Tensor, object], tuple[Tensor, Tensor, object]]
 """(step, state, velocity in body axes, memory) -> specific force, angular acceleration [M, S, 3], memory."""
 
 
-def whole(where: Stretches, before: int = 0) -> Flights:
-    """All stretches, to be predicted."""
+def whole(where: Stretches, before: int = 0, voltage: bool = False) -> Flights:
+    """All stretches, to be predicted; ``voltage``: with commands."""
     none = torch.zeros(len(where.begin), dtype=torch.long)
     return Flights(where.dt, torch.from_numpy(where.measured(before)).float(),
-                   torch.from_numpy(where.commands(before)).float(), none, none > 0, none, before)
+                   torch.from_numpy(where.commands(before, voltage)).float(), none, none > 0, none, before)
 
 
-def flights(where: Sequence[Stretches], before: int = 0) -> Flights:
-    """All stretches that lie in one block each."""
+def flights(where: Sequence[Stretches], before: int = 0, voltage: bool = False) -> Flights:
+    """All stretches that lie in one block each; ``voltage``: with commands."""
     measured, commands, blocks, held, first = [], [], [], [], 0
     for each in where:
         block = block_of(each.record)[each.at]
         whole = block[:, 0] == block[:, -1]
         measured.append(each.measured(before)[whole])
-        commands.append(each.commands(before)[whole])
+        commands.append(each.commands(before, voltage)[whole])
         blocks.append(first + block[whole, 0])
         held.append(block[whole, 0] % FOLD == FOLD // 2)
         first += int(block.max()) + 1 if len(block) else 0

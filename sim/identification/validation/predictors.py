@@ -1,8 +1,8 @@
 """Who predicts: the simulator with some parameters (and residual dynamics), going on as before, a linear model.
 
-The linear model is an ARX (Ljung, System Identification, 1999, section 4.2) of velocity and gravity in body axes and
-body rates over the last steps and commands, by ridge least squares of the next step, iterated. Attitude and position
-are integrated from what it says, so that only dynamics are learned.
+The linear model is an ARX (Ljung, System Identification, 1999, section 4.2) of velocity and gravity in body axes, body
+rates and specific force over the last steps and of commands times the battery's voltage, by ridge least squares of the
+next step, iterated. Attitude and position are integrated from what it says, so that only dynamics are learned.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import numpy as np
 
 from temporeal.robots import frames
 from temporeal.sim.identification.record import Numbers
-from temporeal.sim.identification.shooting import POSITION, QUAT, RATES, SIZE, VELOCITY, Flown
+from temporeal.sim.identification.shooting import FORCE, POSITION, QUAT, RATES, SIZE, VELOCITY, Flown
 from temporeal.sim.identification.validation import flying
-from temporeal.sim.identification.validation.stretches import Predictor, Stretches, taken
+from temporeal.sim.identification.validation.stretches import Predictor, Stretches, Told, taken, told_by
 from temporeal.sim.physics.quadrotor.residual.ensemble import Ensemble
 
 LAGS = 3
@@ -47,20 +47,22 @@ def hold(where: Stretches) -> Numbers:
     return np.asarray(out)
 
 
-def seen(measured: Numbers) -> Numbers:
-    """[..., 9] velocity and gravity's direction in body axes, body rates, of rows [..., 16]."""
+def seen(measured: Numbers, force: bool = False) -> Numbers:
+    """[..., 9] velocity in body axes, body rates, gravity's direction in body axes, of rows [..., 16]; or 12, and
+    specific force."""
     quat = measured[..., QUAT]
     up = np.broadcast_to([0.0, 0.0, 1.0], (*quat.shape[:-1], 3))
     return np.concatenate([frames.rotate_inverse(quat, measured[..., VELOCITY]), measured[..., RATES],
-                           frames.rotate_inverse(quat, up)], -1)
+                           frames.rotate_inverse(quat, up), *([measured[..., FORCE]] if force else [])], -1)
 
 
-def linear(trained: Sequence[Stretches]) -> Predictor:
-    """An ARX fitted to the flights of ``trained``."""
+def linear(trained: Sequence[Stretches], given: Told | None = None) -> Predictor:
+    """An ARX fitted to the flights of ``trained``; ``given``: what it is told, by default all that these tell."""
+    given = given or told_by([each.record for each in trained])
     rows, wanted = [], []
     for each in trained:
-        history = seen(each.measured(LAGS - 1))
-        told = each.commands(LAGS - 1)
+        history = seen(each.measured(LAGS - 1), given.force)
+        told = driven(each, given)
         for k in range(each.steps):
             rows.append(regressors(history[:, k : k + LAGS], told[:, k : k + LAGS]))
             wanted.append(history[:, k + LAGS] - history[:, k + LAGS - 1])
@@ -73,7 +75,7 @@ def linear(trained: Sequence[Stretches]) -> Predictor:
     constant = mean - middle @ weight
 
     def predict(where: Stretches) -> Numbers:
-        history, told = seen(where.measured(LAGS - 1)), where.commands(LAGS - 1)
+        history, told = seen(where.measured(LAGS - 1), given.force), driven(where, given)
         recent = [history[:, k] for k in range(LAGS)]
         state, out = where.measured()[:, 0], []
         for k in range(where.steps):
@@ -86,8 +88,14 @@ def linear(trained: Sequence[Stretches]) -> Predictor:
     return predict
 
 
+def driven(where: Stretches, given: Told) -> Numbers:
+    """[S, LAGS - 1 + L, 4] what the motors were told; with the voltage, the product of both, which no sum is."""
+    told = where.commands(LAGS - 1, given.voltage)
+    return told[..., :4] * told[..., 4:] if given.voltage else told
+
+
 def regressors(history: Numbers, told: Numbers) -> Numbers:
-    """[S, F] of the last states [S, LAGS, 9] and commands [S, LAGS, 4]."""
+    """[S, F] of the last states [S, LAGS, 9 or 12] and of what drives it [S, LAGS, 4]."""
     return np.concatenate([history.reshape(len(history), -1), told.reshape(len(history), -1)], 1)
 
 

@@ -7,7 +7,7 @@ force, velocity, quaternion, position.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,11 +46,34 @@ class Stretches:
         at = self.begin[:, None] + self.stride * np.arange(-before, self.steps + 1)
         return rows(self.record)[at]
 
-    def commands(self, before: int = 0) -> Numbers:
-        """[S, before + L, 4] the mean of what the motors were told in each step."""
+    def commands(self, before: int = 0, voltage: bool = False) -> Numbers:
+        """[S, before + L, 4] the mean of what the motors were told in each step; or 5, and of the battery's voltage."""
+        values = self.record.command
+        if voltage:
+            if self.record.voltage is None:
+                raise ValueError(f"{self.record.name} has no voltage, and who predicts is told it")
+            values = np.concatenate([values, self.record.voltage[:, None]], 1)
         at = self.begin[:, None] + self.stride * np.arange(-before, self.steps)
-        sums = np.concatenate([np.zeros((1, 4)), np.cumsum(self.record.command, 0)])
+        sums = np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(values, 0)])
         return np.asarray((sums[at + self.stride] - sums[at]) / self.stride)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a model without physics is told beside motion and commands, as the simulator is or was fitted to.
+
+    Args:
+        force: specific force up to a stretch's start; along it, what it said itself. voltage: the battery's, along the
+            stretch, too, where the simulator's commands follow it.
+    """
+
+    force: bool
+    voltage: bool
+
+
+def told_by(records: Sequence[FlightRecord]) -> Told:
+    """What all ``records`` tell."""
+    return Told(all(each.force is not None for each in records), all(each.voltage is not None for each in records))
 
 
 def rows(record: FlightRecord) -> Numbers:

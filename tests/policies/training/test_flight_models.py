@@ -4,6 +4,7 @@ does beyond its physics is found."""
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -15,7 +16,7 @@ from temporeal.policies.training.flight_models.descent import Descent, descend
 from temporeal.robots.spec import load_robot
 from temporeal.sim.identification import synthetic
 from temporeal.sim.identification.parameters import simulator_parameters
-from temporeal.sim.identification.shooting import POSITION
+from temporeal.sim.identification.shooting import POSITION, QUAT, RATES, VELOCITY
 from temporeal.sim.identification.validation import predictors
 from temporeal.sim.identification.validation.model import Model
 from temporeal.sim.identification.validation.stretches import errors, sizes, stretches
@@ -35,6 +36,9 @@ class Dragged(synthetic.Gust):
         mass, speed = self.size_f / synthetic.GUST_ACCELERATION, np.linalg.norm(velocity, axis=1, keepdims=True)
         self.force = self.force - QUADRATIC * mass * speed * velocity
         backend.set_params(every, {"force_w": torch.from_numpy(self.force).float()})
+
+
+PREDICTED = np.r_[RATES, VELOCITY, QUAT, POSITION]
 
 
 @cache
@@ -112,6 +116,30 @@ def test_flights_without_motion_capture_teach_nothing() -> None:
         residual.trained([blind], known(flight()).best, 3.8)
     with pytest.raises(ValueError, match="motion capture"):
         lstm.trained([blind])
+
+
+def test_an_lstm_is_told_of_battery_and_accelerometer_and_of_no_later_motion() -> None:
+    record = synthetic.flights(ROBOT, 1, 25.0, 3).records[0]
+    record = replace(record, voltage=np.linspace(4.0, 3.6, len(record.command)))
+    predict = lstm.trained([record], Descent(updates=2))
+    where = stretches(record, 0.2)
+    first = replace(where, begin=where.begin[:1])
+    start, after = first.begin[0], np.arange(len(record.command)) > first.begin[0]
+
+    def said(**values: np.ndarray) -> np.ndarray:
+        return predict(replace(first, record=replace(record, **values)))[..., PREDICTED]
+
+    known = predict(first)[..., PREDICTED]
+    for name in ("position", "velocity", "quat", "rates", "force"):
+        values = getattr(record, name)
+        np.testing.assert_array_equal(said(**{name: np.where(after[:, None], np.nan, values)}), known)
+    for place, low in ((start, True), (start - 10, True), (start - 30, False)):  # at the start, and 0.2 s before
+        force = record.force.copy()
+        force[place] += 5.0
+        assert np.array_equal(said(force=force), known) is not low
+    assert not np.array_equal(said(voltage=np.where(after, 3.0, record.voltage)), known)
+    blind = lstm.trained([replace(record, voltage=None)], Descent(updates=2))
+    assert np.isfinite(blind(first)[..., POSITION]).all()
 
 
 @pytest.mark.slow

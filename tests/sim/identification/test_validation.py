@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
+import pytest
 
 from temporeal.robots.spec import load_robot
 from temporeal.sim.identification import parameters, prediction, shooting
@@ -13,7 +14,7 @@ from temporeal.sim.identification.record import FlightRecord
 from temporeal.sim.identification.shooting import Flown
 from temporeal.sim.identification.synthetic import NOISE, Flights, flights
 from temporeal.sim.identification.validation import flying, hovers, intervals, predictors
-from temporeal.sim.identification.validation.stretches import errors, sizes, stretches
+from temporeal.sim.identification.validation.stretches import Told, errors, sizes, stretches
 
 ROBOT = load_robot("crazyflie")
 ASKED = parameters.quantities(ROBOT)
@@ -85,6 +86,29 @@ def test_a_linear_system_is_found_again() -> None:
     found = errors(predictors.linear([where])(where), where.measured()[:, 1:])
     still = errors(predictors.hold(where), where.measured()[:, 1:])
     assert np.abs(found["velocity"]).max() < 0.05 * np.abs(still["velocity"]).max()
+
+
+def test_what_a_linear_model_is_told_of_the_battery_counts_and_later_motion_does_not() -> None:
+    """Velocity follows command times voltage: x' = 0.9 x + 0.1 u v."""
+    rng = np.random.default_rng(0)
+    command, voltage = np.repeat(rng.uniform(0.2, 0.8, (60, 4)), 10, 0), np.repeat(rng.uniform(0.5, 1.5, 40), 15)
+    velocity = np.zeros((600, 3))
+    for k in range(599):
+        velocity[k + 1] = 0.9 * velocity[k] + 0.1 * command[k, :3] * voltage[k]
+    made = replace(record(600), command=command, velocity=velocity, voltage=voltage)
+    where = stretches(made, 0.5)
+    told, blind = (predictors.linear([where], Told(True, each)) for each in (True, False))
+    off = {name: sizes(errors(each(where), where.measured()[:, 1:])["velocity"]).mean() for name, each in (
+        ("told", told), ("blind", blind))}
+    assert off["told"] < 0.1 * off["blind"]
+    first = replace(where, begin=where.begin[:1])
+    later = np.arange(600) > first.begin[0]
+    for name in ("velocity", "rates", "quat", "force", "position"):
+        values = getattr(made, name)
+        unknown = replace(first, record=replace(made, **{name: np.where(later[:, None], np.nan, values)}))
+        np.testing.assert_array_equal(told(unknown), told(first))
+    with pytest.raises(ValueError, match="no voltage"):
+        told(replace(first, record=replace(made, voltage=None)))
 
 
 def test_intervals_of_the_truth_hold_about_nine_of_ten() -> None:

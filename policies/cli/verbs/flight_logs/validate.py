@@ -168,6 +168,7 @@ def sources(options: Any, records: Sequence[FlightRecord], robot: RobotSpec, slo
     from temporeal.sim.identification.record import one_step
     from temporeal.sim.identification.settings import Settings
     from temporeal.sim.identification.validation.model import model_of
+    from temporeal.sim.identification.validation.stretches import told_by
     from temporeal.sim.physics.quadrotor.residual import residual_file
 
     train, descent = list["FlightRecord"](), Descent(seconds=options.seconds, seed=options.seed)
@@ -196,9 +197,10 @@ def sources(options: Any, records: Sequence[FlightRecord], robot: RobotSpec, slo
         flight_candidates.of_same_physics(model, residual, f"--residual {options.residual}")
     elif posed and model is not None:
         residual = learned.learned(model, train, slow, descent)
-    network = lstm.trained(train, descent) if posed and not options.no_lstm else None
+    told = told_by([*records, *train])
+    network = lstm.trained(train, descent, told) if posed and not options.no_lstm else None
     return flight_candidates.Sources(robot, options.voltage if model is None else model.reference_v, model, residual,
-                                     tuple(train), network)
+                                     tuple(train), network, told)
 
 
 def lines(result: dict[str, Any]) -> list[str]:
