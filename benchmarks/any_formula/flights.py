@@ -110,13 +110,14 @@ class Flight(NamedTuple):
     """What became of one formula.
 
     Args:
+        number: of the formula, its index in the set.
         robustness: exact, of the whole formula at time 0; -inf where a signal was not finite.
         forecast: P(satisfied) as told before.
         decision_s: of a formula that was begun by itself: from its text to its first command. later_s: all later steps;
             slowest_s: the slowest of them.
     """
 
-    index: int
+    number: int
     robustness: float
     forecast: float | None = None
     decision_s: float | None = None
@@ -218,7 +219,7 @@ def environment(formulas: Sequence[Drawn], world: World, seed: int) -> Env:
 
     task = arena(world, max(found.horizon for found in formulas) + 1, formulas[0])
     starts = [start_settings(world, found.place, found.heading) for found in formulas]
-    system: Any = task.observe.system  # type: ignore[attr-defined]
+    system: Any = task.observe.system
 
     def initial(draw: Draw) -> dict[str, Tensor]:
         kept = dict[str, Tensor]()

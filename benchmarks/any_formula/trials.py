@@ -38,17 +38,17 @@ def measure(out: Path, name: str, method: Method, formulas: Sequence[Drawn], wor
 
 def packed(flight: Flight) -> list[float | None]:
     """As it is written, numbers to 4 digits."""
-    return [flight.index, *(None if x is None else float(f"{x:.4g}") if isfinite(x) else WORST for x in flight[1:])]
+    return [flight.number, *(None if x is None else float(f"{x:.4g}") if isfinite(x) else WORST for x in flight[1:])]
 
 
 def flights_of(trials: Mapping[str, studies.Trial], name: str) -> list[Flight]:
-    """All flights of the trials ``name``/..., by index; of several identities those of the trial that was made last."""
+    """All flights of the trials ``name``/..., by number. Of several identities that of the newest trial counts."""
     own = [trial for key, trial in trials.items() if key.rpartition("/")[0] == name]
     if not own:
         return []
     last = max(own, key=lambda trial: str(trial["date"]))
     found = [Flight(*each) for trial in own if trial["method"] == last["method"] for each in trial["each"]]
-    return sorted({flight.index: flight for flight in found}.values())
+    return sorted({flight.number: flight for flight in found}.values())
 
 
 def share(flights: Sequence[Flight], confidence: float = 0.95) -> Proportion:
