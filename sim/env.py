@@ -106,7 +106,7 @@ class Env:
     def capabilities(self) -> EnvCapabilities:
         """What this environment offers to learners besides steps: everything."""
         return EnvCapabilities(stagger=self.stagger, health=self.health, curriculum=self.distribution.curriculum,
-                               task_env=self)
+                               task_env=self, elements=getattr(self.task.observe, "elements", None))
 
     @property
     def seed(self) -> int:

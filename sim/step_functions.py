@@ -115,9 +115,10 @@ class StepFunctions:
     def _outcomes(
         self, count: Tensor, until: Tensor, reward: Tensor, terminated: Tensor, success: Tensor, whole: Tensor
     ) -> Named:
-        """The :data:`OUTCOMES` [N] of a step; an episode that terminates, as one does that is not finite, fails."""
+        """The :data:`OUTCOMES` [N] of a step; an episode that terminates, as one does that is not finite, fails: unless
+        its objective ends it because it is done (``ends_done``)."""
         terminated = terminated | ~whole
-        success = success & ~terminated
+        success = success & (whole if getattr(self.objective, "ends_done", False) else ~terminated)
         over, cut = count >= self.task.steps, count >= until
         if self.task.finite:
             terminated = terminated | over

@@ -178,6 +178,7 @@ class EnvCapabilities:
         curriculum: is told when an iteration is over.
         task_env: the environment itself, where its worlds are those of a task.
         zero_start: a policy is to begin with the action 0 everywhere: what it learns is added to something.
+        elements: the last numbers of an observation are a set: how many elements at most, and numbers of each.
     """
 
     stagger: Callable[[], None] | None = None
@@ -185,6 +186,7 @@ class EnvCapabilities:
     curriculum: Curriculum | None = None
     task_env: TaskEnv | None = None
     zero_start: bool = False
+    elements: tuple[int, int] | None = None
 
 
 class TaskEnv(VecEnv, Protocol):

@@ -9,11 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Union
 
 import torch
 from torch import Tensor, nn
 
 from temporeal.policies.nets.encoders import Keypoints
+
+if TYPE_CHECKING:
+    from temporeal.policies.nets.sets import SetActor
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "elu": nn.ELU, "relu": nn.ReLU, "silu": nn.SiLU}
 HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
@@ -176,21 +180,26 @@ class SeeingActor(nn.Module):
         return self.decide(obs, self.look(pictures))
 
 
-Actor = FeedForwardActor | RecurrentActor | SeeingActor
+Actor = Union[FeedForwardActor, RecurrentActor, SeeingActor, "SetActor"]
 
 
 def make_actor(
     obs_dim: int, action_dim: int, hidden: Sequence[int], *, name: str = "silu", init_std: float = 1.0,
     hidden_dim: int = 0, pictures: Mapping[str, Sequence[int]] | None = None, keypoints: int = 16,
+    elements: tuple[int, int] | None = None,
 ) -> Actor:
-    """A seeing actor where there are ``pictures``, a recurrent one where ``hidden_dim`` > 0, else a feed-forward one.
-    """
+    """A seeing actor where there are ``pictures``, a recurrent one where ``hidden_dim`` > 0, one that reads a set where
+    the observation ends with ``elements``, else a feed-forward one."""
     if init_std <= 0:
         raise ValueError(f"init_std, the standard deviation of the first actions, must be positive, got {init_std}")
     if pictures:
         return SeeingActor(obs_dim, action_dim, hidden, name, init_std, pictures, keypoints)
     if hidden_dim:
         return RecurrentActor(obs_dim, action_dim, hidden, name, init_std, hidden_dim)
+    if elements is not None:
+        from temporeal.policies.nets.sets import SetActor
+
+        return SetActor(obs_dim, elements, action_dim, hidden, name, init_std)
     return FeedForwardActor(obs_dim, action_dim, hidden, name, init_std)
 
 

@@ -11,6 +11,7 @@ import torch
 
 from temporeal.policies.nets.actor import Actor, make_actor
 from temporeal.policies.nets.normalizer import Normalizer
+from temporeal.policies.nets.sets import widths as set_widths
 from temporeal.policies.training import checkpoint, renamed
 from temporeal.policies.training.ppo_state import Learner, PPOConfig
 from temporeal.policies.training.ranks import Ranks
@@ -79,7 +80,7 @@ def policy_of(state: Mapping[str, Any], kind: type[C], device: str) -> tuple[Act
     actor = make_actor(
         state["sizes"]["obs_dim"], state["sizes"]["action_dim"], config.actor_hidden, name=config.activation,
         init_std=config.init_std, hidden_dim=config.memory, pictures=state["sizes"].get("pictures"),
-        keypoints=config.keypoints)
+        keypoints=config.keypoints, elements=state["sizes"].get("elements"))
     normalizer = Normalizer(state["sizes"]["obs_dim"])
     actor.load_state_dict(state["actor"])
     normalizer.load_state_dict(state["normalizer"])
@@ -90,7 +91,7 @@ def widths(config: PPOConfig, sizes: Mapping[str, Any]) -> list[int]:
     """Widths of the actor's layers, a recurrent one's as often as it is fed back."""
     memory = [config.memory] * 2 if config.memory else []
     seen = 2 * config.keypoints * len(sizes.get("pictures", {}))
-    return [sizes["obs_dim"] + seen, *config.actor_hidden, *memory, sizes["action_dim"]]
+    return [set_widths(sizes["obs_dim"], sizes.get("elements")) + seen, *config.actor_hidden, *memory, sizes["action_dim"]]
 
 
 def eyes(keypoints: int, pictures: Mapping[str, Any]) -> list[list[int]]:
@@ -147,8 +148,10 @@ def _plain(config: PPOConfig) -> dict[str, Any]:
 
 
 def _sizes(learner: Learner) -> dict[str, Any]:
-    """What the networks and the worlds are made for; the shapes of pictures where there are some."""
+    """What the networks and the worlds are made for; the shapes of pictures and of sets where there are some."""
     env: VecEnv = learner.env
     numbers = {k: int(getattr(env, k)) for k in ("num_worlds", "obs_dim", "critic_dim", "action_dim")}
     pictures = {name: list(shape) for name, shape in getattr(learner.actor, "pictures", {}).items()}
-    return {**numbers, "pictures": pictures} if pictures else numbers
+    elements = getattr(learner.actor, "elements", None)
+    return {**numbers, **({"pictures": pictures} if pictures else {}),
+            **({} if elements is None else {"elements": list(elements)})}

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from temporeal.policies.nets.actor import ACTIVATIONS, Actor, Critic, SeeingActor, begin_at_zero, make_actor
 from temporeal.policies.nets.normalizer import Moments, Normalizer
+from temporeal.policies.nets.sets import SetActor, make_critic
 from temporeal.policies.training.compiled_gradient.networks import Forward, Gradient, serves
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.formula_metrics import FormulaMetrics
@@ -247,11 +248,13 @@ def start(env: VecEnv, config: PPOConfig, seed: int, ranks: Ranks) -> Learner:
         torch.manual_seed(seed)
         actor = make_actor(
             env.obs_dim, env.action_dim, config.actor_hidden, name=config.activation, init_std=config.init_std,
-            hidden_dim=config.memory, pictures=shown_pictures(first, config.memory), keypoints=config.keypoints
-        ).to(device)
+            hidden_dim=config.memory, pictures=shown_pictures(first, config.memory), keypoints=config.keypoints,
+            elements=env.capabilities.elements).to(device)
         if env.capabilities.zero_start:
             begin_at_zero(actor)
-        critic = Critic(env.critic_dim + seen_dim(actor, config), config.critic_hidden, config.activation).to(device)
+        critic = make_critic(
+            env.critic_dim + seen_dim(actor, config), config.critic_hidden, config.activation,
+            env.capabilities.elements if isinstance(actor, SetActor) else None).to(device)
     weights = flatten(actor, critic)
     ranks.copy_from_first([weights])
     stagger = env.capabilities.stagger
@@ -259,7 +262,7 @@ def start(env: VecEnv, config: PPOConfig, seed: int, ranks: Ranks) -> Learner:
         raise SettingsError(f"stagger: {type(env).__name__} cannot cut its first episodes; leave it false")
     threads = config.threads if device.type == "cpu" and not config.compile else 1
     replicas = [replicate(actor, critic, own=i == 0) for i in range(threads)]
-    if not isinstance(actor, SeeingActor) and serves(actor, config, device):
+    if not isinstance(actor, SeeingActor | SetActor) and serves(actor, config, device):
         replicas = [compiled(r, config.activation, row_width(env), weights) for r in replicas]
     parameter = torch.nn.Parameter(weights[:-1])  # of the optimizer: one operation for all
     parameter.grad = replicas[0].gradient[: -len(FIGURES)]

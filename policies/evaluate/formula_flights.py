@@ -1,0 +1,79 @@
+"""Closed-loop flights of formulas, one in each world, by a policy that reads them as data.
+
+The loop is the robot's: a planner makes a program of the formula, the policy's graph turns signals into commands, the
+simulator moves. Each flight is judged by the exact robustness of the whole formula at time 0. N worlds, T samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from temporeal.sim.backend_factory import BackendConfig, make_backend
+from temporeal.sim.maps import PolicyGraph
+from temporeal.sim.rewards.follower import MISSION
+from temporeal.sim.stl.distribution.drawing import Drawn, start_settings
+from temporeal.sim.stl.distribution.motions import loaded
+from temporeal.sim.stl.distribution.settings import World
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.semantics.robustness import robustness
+from temporeal.sim.task import Task
+from temporeal.sim.task_parts.systems import system_of
+
+Planner = Callable[[Drawn], np.ndarray]
+"""The program [SIZE] of a formula from its start."""
+
+
+@dataclass(frozen=True)
+class Flight:
+    """One flight: its exact robustness at time 0, the legs that were hit of those that there were, the signals."""
+
+    robustness: float
+    hits: int
+    legs: int
+    signals: Mapping[str, np.ndarray]
+
+
+def start_states(formulas: Sequence[Drawn], world: World) -> dict[str, torch.Tensor]:
+    """The states at the drawn starts, [N, ...] by name."""
+    system = system_of(world.system)
+    still = lambda _, count: torch.full((1, count), 0.5)  # noqa: E731
+    states = [system.initial(still, start_settings(world, (*each.place, 0.0)[:3], each.heading)) for each in formulas]
+    return {name: torch.cat([state[name] for state in states]) for name in states[0]}
+
+
+@torch.no_grad()
+def fly(
+    task: Task, graph: PolicyGraph, formulas: Sequence[Drawn], world: World, plan: Planner, *,
+    backend: BackendConfig | None = None, options: Mapping[str, Any] | None = None,
+) -> list[Flight]:
+    """Fly each of ``formulas`` once, to its own horizon."""
+    count = len(formulas)
+    config = backend or BackendConfig(num_worlds=count, options=dict(options or {}))
+    worlds = make_backend(task, config)
+    ids, state = torch.arange(count), start_states(formulas, world)
+    worlds.reset(ids, {name: value for name, value in state.items() if name != MISSION})
+    mission = torch.from_numpy(np.stack([plan(each) for each in formulas]))
+    names = [name for name in graph.signals if name != MISSION]
+    read = [name for name in (world.signal, "base_quat_w") if name in worlds.signals()]
+    memory, longest = graph.initial_memory(count), max(each.horizon for each in formulas)
+    traces = {name: [worlds.signals()[name].clone()] for name in read}
+    for _ in range(longest):
+        signals = {**{name: worlds.signals()[name] for name in names}, MISSION: mission}
+        commands, memory = graph(signals, memory)
+        worlds.step(commands[task.command], task.substeps)
+        for name, trace in traces.items():
+            trace.append(worlds.signals()[name].clone())
+    whole = {name: torch.stack(trace).numpy() for name, trace in traces.items()}
+    hits = (memory["hit"] > 0).sum(-1).tolist()
+    legs = torch.from_numpy(mission.numpy()[:, : 12 * 12].reshape(count, 12, 12)[..., 10].sum(-1)).int().tolist()
+    out = []
+    for k, each in enumerate(formulas):
+        own = {name: value[: each.horizon + 1, k].astype(np.float64) for name, value in whole.items()}
+        formula = parse(each.formula, loaded(world.robot).signals, each.constants)
+        out.append(Flight(float(robustness(formula, own, world.dt)[0]), hits[k], legs[k], own))
+    return out

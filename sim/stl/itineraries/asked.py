@@ -1,0 +1,79 @@
+"""What an alternative of a decomposition asks for, as regions: where to be at each time variable, and what is kept.
+
+Variables are numbered from 1 as in :mod:`temporeal.sim.stl.planning.alternative`; 0 is the start of the trace. numpy
+only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from temporeal.sim.stl.itineraries.regions import FORMS, NotARegion, Region, regions
+from temporeal.sim.stl.planning.alternative import Alternative
+from temporeal.sim.stl.planning.arrivals import never_empty, with_arrivals
+from temporeal.sim.stl.planning.difference_constraints import Ints
+
+
+@dataclass(frozen=True)
+class Interval:
+    """``region`` as it asks for from ``start`` to ``end``: (variable, offset), both included."""
+
+    region: Region
+    start: tuple[int, int]
+    end: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An alternative as regions.
+
+    Args:
+        regions: by variable, where to be at its time; None: anywhere. ``regions[0]`` is None.
+        holds: by variable, for how many samples more.
+        bounds: closure [n+1, n+1] of the constraints. ``before``: by variable, those that are never later.
+    """
+
+    regions: tuple[Region | None, ...]
+    holds: tuple[int, ...]
+    keeps: tuple[Interval, ...]
+    bounds: Ints
+    before: tuple[tuple[int, ...], ...]
+    samples: int
+
+    @property
+    def variables(self) -> int:
+        """n."""
+        return len(self.regions) - 1
+
+
+def asked(alternative: Alternative) -> Asked:
+    """The ``alternative`` as regions; a :class:`NotARegion` where it asks for anything else, or for two places at one
+    time."""
+    found = with_arrivals(alternative)
+    n, d = found.variables, found.bounds
+    wanted: list[dict[Region, None]] = [{} for _ in range(n + 1)]
+    texts: list[list[str]] = [[] for _ in range(n + 1)]
+    for reach in found.reaches:
+        wanted[reach.variable].update(dict.fromkeys(regions(reach.predicate)))
+        texts[reach.variable].append(str(reach.predicate))
+    holds, keeps = [0] * (n + 1), list[Interval]()
+    for keep in found.keeps:
+        start, end = (keep.start.variable, keep.start.offset), (keep.end.variable, keep.end.offset)
+        own = tuple(regions(keep.predicate))
+        v = start[0]
+        if v and not start[1] and never_empty(found, keep):
+            wanted[v].update(dict.fromkeys(region for region in own if region.inside))
+            texts[v].append(str(keep.predicate))
+            if end[0] == v and len(own) == 1 and own[0].inside:
+                holds[v] = max(holds[v], end[1])
+                continue
+        keeps += [Interval(region, start, end) for region in own]
+    for v, places in enumerate(wanted):
+        outside = [region for region in places if not region.inside]
+        if len(places) > 1 or outside:
+            raise NotARegion(f"{' and '.join(texts[v])} at one time: a policy goes to one place at a time, and inside "
+                             f"of it. {FORMS}")
+    before = tuple(tuple(u for u in range(1, n + 1) if u != v and d[v, u] <= 0 and (d[u, v] > 0 or u < v))
+                   for v in range(n + 1))
+    return Asked(tuple(next(iter(places), None) for places in wanted), tuple(holds), tuple(keeps), d,
+                 ((), *before[1:]), found.samples)

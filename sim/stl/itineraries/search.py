@@ -1,0 +1,195 @@
+"""The search for itineraries: in which order to hit the time variables of a formula's alternatives.
+
+A beam search over orders. Each step goes to the place of a variable whose predecessors are hit, by a guess of how long
+that takes, and hits it as early as its window allows; what is closed then is not entered, and a visit that asks for an
+answer says by when. Many orders are tried and the best by slack are given: a critic judges them better
+(:mod:`temporeal.sim.stl.itineraries.planner`). numpy only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, hypot, inf
+
+from temporeal.sim.stl.itineraries.asked import Asked, Interval
+from temporeal.sim.stl.itineraries.itinerary import Itinerary, itinerary
+from temporeal.sim.stl.itineraries.regions import FAR, Numbers, Region, distance
+
+Travel = Callable[[Numbers, Numbers, Sequence[Region]], float]
+"""Samples from a point to another one, past regions that are closed."""
+WIDTH, MOST, AMPLE = 24, 16, 25.0
+"""Of the beam; itineraries that are given; samples of slack beyond which more is not better."""
+DEPTH = 0.1
+"""m: how far inside a place a hit is expected."""
+
+
+@dataclass(frozen=True)
+class Partial:
+    """The beginning of an order: what is hit when, where the robot is expected then."""
+
+    hits: Mapping[int, int]
+    groups: tuple[tuple[int, ...], ...]
+    times: tuple[int, ...]
+    places: tuple[Numbers, ...]
+    point: Numbers
+    free: int  # the sample at which it may go on
+    slack: float
+    dues: Mapping[int, int]
+    triggers: tuple[tuple[int, int, int], ...]
+
+    def score(self) -> tuple[float, int]:
+        """What is better is greater."""
+        return min(self.slack, AMPLE), -self.free
+
+
+def search(
+    ways: Sequence[Asked], point: Numbers, travel: Travel, *, now: int = 0, width: int = WIDTH, most: int = MOST,
+) -> list[Itinerary]:
+    """At most ``most`` itineraries from ``point`` at sample ``now``, the best by slack first; of all alternatives."""
+    found = list[Itinerary]()
+    for number, asked in enumerate(ways):
+        beam = [Partial({}, (), (), (), point, now, inf, {}, ())]
+        for _ in range(asked.variables):
+            beam = sorted((after for each in beam for after in expanded(asked, each, travel)), key=Partial.score,
+                          reverse=True)[:width]
+        for each in beam:
+            made = itinerary(asked, number, each.groups, each.times, each.places, each.slack, each.triggers)
+            if made is not None:
+                found.append(made)
+    ranked = sorted(found, key=lambda each: (min(each.slack, AMPLE), -max(each.times, default=0)), reverse=True)
+    return list({(each.alternative, each.groups): each for each in ranked}.values())[:most]
+
+
+def expanded(asked: Asked, each: Partial, travel: Travel) -> list[Partial]:
+    """``each`` with one more variable hit, in every way."""
+    out = list[Partial]()
+    for v in range(1, asked.variables + 1):
+        if v not in each.hits and all(u in each.hits for u in asked.before[v]):
+            after = hit(asked, each, v, travel)
+            if after is not None:
+                out.append(after)
+    return out
+
+
+def hit(asked: Asked, each: Partial, v: int, travel: Travel) -> Partial | None:
+    """``each`` with variable ``v`` hit next; None where its place is closed then or its window is over long before."""
+    region = asked.regions[v]
+    same = bool(each.groups) and asked.regions[each.groups[-1][0]] == region
+    low, high = window(asked, each, v)
+    if same:
+        there, at = each.point, each.times[-1]
+    elif region is None:
+        there, at = each.point, each.free
+    else:
+        shut = [keep.region for keep in asked.keeps if not keep.region.inside and active(keep, each, each.free)
+                and keep.region.place() != region]
+        there = entry(each.point, region)
+        at = each.free + ceil(travel(each.point, there, shut) - 1e-6)
+    at = max(at, low)
+    slack = min(each.slack, float(high - at))
+    if slack < -0.5 * (high + 20) or closed(asked, each, region, at):
+        return None
+    dues, triggers = dict(each.dues), list(each.triggers)
+    for keep in asked.keeps if region is not None else ():
+        e, offset = keep.end
+        if e and offset < -1 and e not in each.hits and keep.region.place() == region and active(keep, each, at):
+            dues[e] = min(dues.get(e, asked.samples), at - offset - 1)
+            triggers.append((v, e, -offset - 1))
+    together = same and at == each.times[-1]
+    groups = (*each.groups[:-1], (*each.groups[-1], v)) if together else (*each.groups, (v,))
+    times, places = (each.times, each.places) if together else ((*each.times, at), (*each.places, there))
+    after = Partial({**each.hits, v: at}, groups, times, places, there, max(each.free, at + asked.holds[v]), slack,
+                    dues, tuple(triggers))
+    return None if (bound := _bound(asked, after)) is None else _with_slack(after, bound)
+
+
+def _with_slack(each: Partial, bound: float) -> Partial:
+    return each if bound >= each.slack else Partial(
+        each.hits, each.groups, each.times, each.places, each.point, each.free, bound, each.dues, each.triggers)
+
+
+def _bound(asked: Asked, each: Partial) -> float | None:
+    """The least slack that variables not hit yet can have; None where one is far too late already."""
+    least = inf
+    for w in range(1, asked.variables + 1):
+        if w not in each.hits:
+            _, high = window(asked, each, w)
+            least = min(least, high - each.free if asked.regions[w] != _last(asked, each) else high - each.times[-1])
+    return None if least < -asked.samples else least
+
+
+def _last(asked: Asked, each: Partial) -> Region | None:
+    return asked.regions[each.groups[-1][0]] if each.groups else None
+
+
+def window(asked: Asked, each: Partial, v: int) -> tuple[int, int]:
+    """Earliest and latest sample of ``v``, given the hits."""
+    d = asked.bounds
+    low, high = -int(d[v, 0]), int(d[0, v])
+    for u, at in each.hits.items():
+        low, high = max(low, at - int(d[v, u])), min(high, at + int(d[u, v]))
+    return low, min(high, each.dues.get(v, high))
+
+
+def active(keep: Interval, each: Partial, at: int) -> bool:
+    """Whether ``keep`` asks for something at sample ``at``, or will when what it ends with is hit."""
+    (s, first), (e, last) = keep.start, keep.end
+    if s and s not in each.hits:
+        return False
+    if at < (each.hits[s] if s else 0) + first:
+        return False
+    return at <= (each.hits[e] if e else 0) + last if not e or e in each.hits else True
+
+
+def closed(asked: Asked, each: Partial, region: Region | None, at: int) -> bool:
+    """Whether ``region`` must not be entered at sample ``at``. What is closed until long before an answer may be: that
+    is a request."""
+    return region is not None and any(
+        not keep.region.inside and keep.region.place() == region and active(keep, each, at)
+        and not (keep.end[0] and keep.end[1] < -1 and keep.end[0] not in each.hits)
+        and not _opens(asked, keep, each, region, at) for keep in asked.keeps)
+
+
+def _opens(asked: Asked, keep: Interval, each: Partial, region: Region, at: int) -> bool:
+    """Whether ``keep`` ends right before this very hit: a place that is closed until it is visited."""
+    e, offset = keep.end
+    return bool(e) and e not in each.hits and offset == -1 and asked.regions[e] == region
+
+
+def entry(point: Numbers, region: Region) -> Numbers:
+    """Where the straight way from ``point`` to the middle of ``region`` is ``DEPTH`` inside of it, or less where it is
+    small; ``point`` itself where that is inside."""
+    deep = min(DEPTH, 0.5 * inner(region))
+    if distance(point, region) <= -deep:
+        return point
+    target = tuple(p if h >= 0.5 * FAR else c for p, c, h in zip(point, region.center, region.half))
+    lo, hi = 0.0, 1.0
+    for _ in range(12):
+        middle = 0.5 * (lo + hi)
+        there = tuple(p + middle * (t - p) for p, t in zip(point, target))
+        lo, hi = (lo, middle) if distance(there, region) <= -deep else (middle, hi)  # type: ignore[arg-type]
+    return tuple(p + hi * (t - p) for p, t in zip(point, target))  # type: ignore[return-value]
+
+
+def inner(region: Region) -> float:
+    """How far inside one can be, m."""
+    return region.radius + min(region.half)
+
+
+def straight(speed: float, dt: float, per_axis: bool = False) -> Travel:
+    """Travel at ``speed`` m/s, along each axis by itself where ``per_axis``, around what is closed on the way."""
+    def travel(point: Numbers, there: Numbers, shut: Sequence[Region]) -> float:
+        along = [b - a for a, b in zip(point, there)]
+        length = max(map(abs, along)) if per_axis else hypot(*along)
+        square = along[0] ** 2 + along[1] ** 2
+        if square > 0:
+            for region in shut:
+                to = region.center[0] - point[0], region.center[1] - point[1]
+                share = (to[0] * along[0] + to[1] * along[1]) / square
+                if 0.0 < share < 1.0:
+                    off = hypot(to[0] - share * along[0], to[1] - share * along[1])
+                    length += max(inner(region) - off, 0.0)
+        return length / (speed * dt)
+
+    return travel
