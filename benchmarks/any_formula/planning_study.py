@@ -24,8 +24,8 @@ from temporeal_benchmarks.rows import Row
 PART, CHUNK = "planning-study", 10
 FAMILIES = ("validation", "unseen")
 ROBOTS = ("linear", "unicycle")
-"""Those of the study. Quadrotor and arm are planned for where they are named: gradient planning takes 5 minutes for each
-plan that it does not find. The ant has no model."""
+"""Those of the study. Quadrotor and arm are planned for where they are named: gradient planning takes 5 minutes for
+each plan that it does not find. The ant has no model."""
 COUNT: Mapping[str, int] = {"linear": 100, "unicycle": 100, "quadrotor": 5, "franka": 5}
 """The first of each family."""
 

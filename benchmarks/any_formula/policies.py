@@ -1,8 +1,10 @@
-"""Trained policies as methods: a graph of one formula, and where a policy for any formula plugs in.
+"""Trained policies as methods: a graph with or without missions as data, and where a policy for any formula plugs in.
 
 A policy for any formula is a line in :data:`MAKERS`: by the algorithm of its run, ``maker(folder, world)`` gives an
 object with ``begin(missions, signals)``, as :class:`temporeal_benchmarks.any_formula.flights.Method` says. What it
-returns needs ``act(signals)`` and ``forecast``, and no type of this folder.
+returns needs ``act(signals)`` and ``forecast``, and no type of this folder. One that is a graph which reads missions as
+a signal is ``Graph(graph, "policy", at_once=1000, tell=plan)``, where ``plan(missions, signals)`` is what that signal
+says of each, with a forecast.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -43,28 +45,43 @@ class Policy:
         return Pilot(found.act, found.forecast)
 
 
+class Told(NamedTuple):
+    """What a graph is told of N missions: ``signals`` [N, ...] that do not change in flight, ``forecast`` [N]."""
+
+    signals: Signals
+    forecast: Tensor | None = None
+
+
+def nothing(missions: Sequence[Mission], signals: Signals) -> Told:
+    """Of a graph that knows its one formula."""
+    return Told({})
+
+
 @dataclass(frozen=True)
 class Graph:
-    """A graph from raw signals to raw commands, with the memory of its own: a policy of one formula."""
+    """A graph from raw signals to raw commands, with its memory. ``tell``: what it is told of missions, once."""
 
     graph: PolicyGraph
     name: str
     gives: str = COMMANDS
     at_once: int = 1
     identity: Mapping[str, Any] = field(default_factory=dict)
+    tell: Callable[[Sequence[Mission], Signals], Told] = nothing
 
+    @torch.no_grad()
     def begin(self, missions: Sequence[Mission], signals: Signals) -> Pilot:
-        """The graph with an empty memory. ``missions`` are of its formula: it is not told."""
-        memory = self.graph.initial_memory(len(missions))
+        """The graph with an empty memory."""
+        told, memory = self.tell(missions, signals), self.graph.initial_memory(len(missions))
 
         @torch.no_grad()
         def act(seen: Signals) -> Tensor:
             nonlocal memory
-            commands, memory = self.graph({name: seen[name] for name in self.graph.signals}, memory)
+            read = {**seen, **told.signals}
+            commands, memory = self.graph({name: read[name] for name in self.graph.signals}, memory)
             command: Tensor = commands[self.graph.act.command]
             return command
 
-        return Pilot(act)
+        return Pilot(act, told.forecast)
 
 
 def method_of(folder: Path, world: World) -> Method:
