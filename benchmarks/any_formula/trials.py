@@ -37,8 +37,11 @@ def measure(out: Path, name: str, method: Method, formulas: Sequence[Drawn], wor
 
 
 def packed(flight: Flight) -> list[float | None]:
-    """As it is written, numbers to 4 digits."""
-    return [flight.number, *(None if x is None else float(f"{x:.4g}") if isfinite(x) else WORST for x in flight[1:])]
+    """As it is written: numbers to 4 digits, up to the last that there is."""
+    each = [flight.number, *(None if x is None else float(f"{x:.4g}") if isfinite(x) else WORST for x in flight[1:])]
+    while each[-1] is None:
+        each.pop()
+    return each
 
 
 def flights_of(trials: Mapping[str, studies.Trial], name: str) -> list[Flight]:

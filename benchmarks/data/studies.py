@@ -55,5 +55,5 @@ def measured(part: str, module: ModuleType, out: Path, bench: str = "data") -> l
     rows: list[Row] = module.judged(trials)
     document = study_document(bench, rows, [dict(trial) for trial in trials.values()],
                               command=f"temporeal bench {bench} --parts {part}")
-    write_whole(out / KEPT, as_json(document, inline=("estimates", "gated")).encode())
+    write_whole(out / KEPT, as_json(document, inline=("estimates", "gated", "each")).encode())
     return rows

@@ -94,7 +94,7 @@ def test_a_policy_is_found_by_the_algorithm_of_its_run(tmp_path: Path, monkeypat
     policy_study.study(out, ["linear"], [1], 2, tmp_path)
     made = studies.read(out)
     assert set(made) == {*(f"policy/linear/{family}/1/0000" for family in sets.FAMILIES), "alone/linear/1/0000"}
-    assert made["alone/linear/1/0000"]["each"][0][3] > 0 and made["policy/linear/unseen/1/0000"]["each"][0][3] is None
+    assert made["alone/linear/1/0000"]["each"][0][3] > 0 and len(made["policy/linear/unseen/1/0000"]["each"][0]) == 3
     rows = {row.name: row for row in policy_study.judged(made)}
     assert rows["any_formula.linear.validation"].value is not None and rows["any_formula.linear.validation"].ok is None
     assert rows["any_formula.decision_time"].ok is None and rows["any_formula.decision_time"].value > 0
