@@ -109,8 +109,8 @@ def wrong(line: str) -> str:
         from temporeal.policies.cli.verbs.bench import NAMED
 
         name = words[1] if len(words) > 1 and words[1].islower() and words[1][0] != "-" else "stl"
-        file = ROOT / "benchmarks/measurements" / f"{NAMED.get(name, name).replace('-', '_')}.py"
-        return "" if file.exists() else "no such benchmark"
+        module = ROOT / "benchmarks/measurements" / NAMED.get(name, name).replace("-", "_")
+        return "" if module.is_dir() or module.with_suffix(".py").exists() else "no such benchmark"
     verb = load_verb(words[0])
     known = parts_of(verb).get(words[1] if len(words) > 1 else "", help_of(verb))
     options = [word.split("=")[0] for word in words if re.fullmatch(r"--[a-z][\w-]*(=.*)?", word)]

@@ -175,8 +175,9 @@ def short(revision: str) -> str:
 
 def about(bench: str) -> str:
     """What a benchmark measures: the first line of its module, which is not imported."""
-    source = (ROOT / "benchmarks/measurements" / f"{bench.replace('-', '_')}.py").read_text()
-    summary = (ast.get_docstring(ast.parse(source)) or "").split("\n\n")[0]
+    module = ROOT / "benchmarks/measurements" / bench.replace("-", "_")
+    file = module / "__init__.py" if module.is_dir() else module.with_suffix(".py")
+    summary = (ast.get_docstring(ast.parse(file.read_text())) or "").split("\n\n")[0]
     return summary.partition(": ")[2].rstrip(".").replace("\n", " ")
 
 

@@ -1,6 +1,6 @@
 """Runs benchmarks and keeps their results.
 
-A benchmark is a module in ``benchmarks/measurements``, named with dashes for underscores:
+A benchmark is a module or a package in ``benchmarks/measurements``, named with dashes for underscores:
 
 - ``HELP``: what is measured, how, and against what.
 - ``run(quick, *, out, **options) -> list[Row]``; ``out`` is a folder for what it makes.

@@ -111,7 +111,7 @@ def test_of_several_quick_runs_none_begins_where_one_would_overwrite(
 @pytest.mark.parametrize("arguments", [["bench"], ["bench", "no-such"], ["bench", "--kept"]])
 def test_no_or_unknown_name_lists_the_known(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
-    assert "known: data, deploy, faults" in capsys.readouterr().err
+    assert "known: any-formula, data, deploy, faults" in capsys.readouterr().err
 
 
 def test_every_benchmark_says_what_it_measures(capsys: pytest.CaptureFixture[str]) -> None:
