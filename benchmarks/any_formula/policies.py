@@ -1,4 +1,4 @@
-"""Trained policies as methods: a graph with or without missions as data, and where a policy for any formula plugs in.
+"""Where a policy for any formula plugs in.
 
 A policy for any formula is a line in :data:`MAKERS`: by the algorithm of its run, ``maker(folder, world)`` gives an
 object with ``begin(missions, signals)``, as :class:`temporeal_benchmarks.any_formula.flights.Method` says. What it
@@ -11,22 +11,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import torch
-from torch import Tensor
+from typing import Any
 
 from temporeal.policies.runs.errors import BadInput
-from temporeal.sim.maps import PolicyGraph
 from temporeal.sim.stl.distribution.settings import World
-from temporeal_benchmarks.any_formula.flights import COMMANDS, Method, Mission, Pilot, Signals
+from temporeal_benchmarks.any_formula import generalist
+from temporeal_benchmarks.any_formula.flights import ACTIONS, Method, Mission, Pilot, Signals
+from temporeal_benchmarks.any_formula.graphs import AT_ONCE
 
-MAKERS: Mapping[str, Callable[[Path, World], Any]] = {}
+MAKERS: Mapping[str, Callable[[Path, World], Any]] = {"generalist": generalist.method}
 """By algorithm. ``maker(folder, world).begin(missions, signals)``; an ``at_once``, the formulas that one pilot takes at
 most, and ``gives`` are taken where it has them, else 1000 and actions."""
-AT_ONCE = 1000
 
 
 @dataclass(frozen=True)
@@ -45,45 +42,6 @@ class Policy:
         return Pilot(found.act, found.forecast)
 
 
-class Told(NamedTuple):
-    """What a graph is told of N missions: ``signals`` [N, ...] that do not change in flight, ``forecast`` [N]."""
-
-    signals: Signals
-    forecast: Tensor | None = None
-
-
-def nothing(missions: Sequence[Mission], signals: Signals) -> Told:
-    """Of a graph that knows its one formula."""
-    return Told({})
-
-
-@dataclass(frozen=True)
-class Graph:
-    """A graph from raw signals to raw commands, with its memory. ``tell``: what it is told of missions, once."""
-
-    graph: PolicyGraph
-    name: str
-    gives: str = COMMANDS
-    at_once: int = 1
-    identity: Mapping[str, Any] = field(default_factory=dict)
-    tell: Callable[[Sequence[Mission], Signals], Told] = nothing
-
-    @torch.no_grad()
-    def begin(self, missions: Sequence[Mission], signals: Signals) -> Pilot:
-        """The graph with an empty memory."""
-        told, memory = self.tell(missions, signals), self.graph.initial_memory(len(missions))
-
-        @torch.no_grad()
-        def act(seen: Signals) -> Tensor:
-            nonlocal memory
-            read = {**seen, **told.signals}
-            commands, memory = self.graph({name: read[name] for name in self.graph.signals}, memory)
-            command: Tensor = commands[self.graph.act.command]
-            return command
-
-        return Pilot(act, told.forecast)
-
-
 def method_of(folder: Path, world: World) -> Method:
     """The policy for any formula whose run is ``folder``."""
     from temporeal.policies.runs.run_folders import load_run
@@ -93,7 +51,7 @@ def method_of(folder: Path, world: World) -> Method:
         known = ", ".join(MAKERS) or "none yet"
         raise BadInput(f"{folder}: algo={algo} makes no policy for any formula; those that do: {known}")
     made = MAKERS[algo](folder, world)
-    return Policy(made, "policy", getattr(made, "gives", "actions"), getattr(made, "at_once", AT_ONCE),
+    return Policy(made, "policy", getattr(made, "gives", ACTIONS), getattr(made, "at_once", AT_ONCE),
                   {"algo": algo, "weights": weights(folder)})
 
 

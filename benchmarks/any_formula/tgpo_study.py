@@ -21,7 +21,7 @@ from temporeal.sim.stl.distribution.drawing import Drawn, task_settings
 from temporeal.sim.stl.distribution.settings import World, world
 from temporeal_benchmarks.any_formula import sets
 from temporeal_benchmarks.any_formula.flights import Flight, fly
-from temporeal_benchmarks.any_formula.policies import Graph
+from temporeal_benchmarks.any_formula.graphs import Graph
 from temporeal_benchmarks.any_formula.targets import TRAINED
 from temporeal_benchmarks.any_formula.trials import packed, said, share
 from temporeal_benchmarks.data import studies

@@ -19,7 +19,7 @@ from temporeal.sim.stl.distribution.settings import world
 from temporeal.sim.task_parts.systems import system_of
 from temporeal_benchmarks.any_formula import policies, policy_study, sets
 from temporeal_benchmarks.any_formula.flights import Mission, Signals, fly
-from temporeal_benchmarks.any_formula.policies import Graph, Told
+from temporeal_benchmarks.any_formula.graphs import Graph, Told
 from temporeal_benchmarks.data import studies
 
 
