@@ -65,6 +65,11 @@ class Planning:
             return f"at most {self.config.backup_steps} steps of Adam on {1 + self.config.backup_restarts} sequences"
         return f"at most {self.config.iterations} rounds of {self.config.population} sequences"
 
+    def shortest(self) -> Planning:
+        """The same with a single step of its search."""
+        least = {"backup_steps": 1} if self.name == "gradient" else {"iterations": 1}
+        return replace(self, config=replace(self.config, **least, replan=0))
+
     def begin(self, missions: Sequence[Mission], signals: Signals) -> Pilot:
         """A plan, and what follows it; draws are keyed by the formula's index."""
         (mission,) = missions

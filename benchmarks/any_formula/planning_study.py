@@ -41,7 +41,8 @@ def study(out: Path, robots: Sequence[str] = ROBOTS, count: int | None = None, o
             formulas = sets.held_out(robot, family, count or COUNT[robot], out.parent / "sets")
             for name in PLANNERS:
                 if only in f"{name}/{robot}/{family}":
-                    measure(out, f"{name}/{robot}/{family}", planner(name, of), formulas, of, CHUNK)
+                    method = planner(name, of)
+                    measure(out, f"{name}/{robot}/{family}", method, formulas, of, CHUNK, first=method.shortest())
 
 
 def judged(trials: Mapping[str, studies.Trial]) -> list[Row]:
