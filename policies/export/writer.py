@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from temporeal.policies.export.int8 import quantized
 from temporeal.policies.export.provenance import revision, versions
 from temporeal.robots.artifact.additions import DriftSpec, InstructionSpec
+from temporeal.robots.artifact.formulas import JUDGE, OUTPUTS, FormulaSpec
 from temporeal.robots.artifact.loading import refuse_other_folder
 from temporeal.robots.artifact.manifest import (
     GOLDEN,
@@ -44,7 +45,7 @@ from temporeal.robots.artifact.manifest import (
     plain,
     version_of,
 )
-from temporeal.robots.artifact.runtime import Artifact
+from temporeal.robots.artifact.runtime import JUDGED, Artifact
 from temporeal.robots.atomic_files import staged
 from temporeal.robots.signals import CommandSpec, Schema, SignalSpec
 from temporeal.robots.spec import RobotSpec
@@ -90,6 +91,7 @@ class ArtifactSpec:
         git_revision: of the project; None: that of the working tree.
         instruction: what the policy can be told; with ``fixed``, ``policy`` does not read it any more.
         drift: what a monitor compares its flights with.
+        formulas: what its formulas may be; None: it has one.
     """
 
     robot: RobotSpec
@@ -109,6 +111,7 @@ class ArtifactSpec:
     reflex: ReflexSpec | None = None
     instruction: InstructionSpec | None = None
     drift: DriftSpec | None = None
+    formulas: FormulaSpec | None = None
 
 
 Trace = Callable[[Exportable, Manifest], bytes]
@@ -118,6 +121,7 @@ Trace = Callable[[Exportable, Manifest], bytes]
 def export(
     policy: Exportable, path: str | Path, spec: ArtifactSpec, golden: Mapping[str, np.ndarray], *,
     between: Exportable | None = None, int8: bool = False, traced: Trace | None = None,
+    judge: Callable[[Manifest], bytes] | None = None,
 ) -> Artifact:
     """Write ``policy`` as an artifact to the folder ``path`` and return it loaded.
 
@@ -128,9 +132,13 @@ def export(
     steps, *shape], and [T, steps, *shape] in ``golden``. With a reflex, ``between`` decides at the steps between
     evaluations of the task network, with the same memory as ``policy``. ``int8``: products in 8-bit numbers
     (:mod:`temporeal.policies.export.int8`). ``traced``: makes the graph of ``policy``, in place of :func:`trace`.
+    ``judge``: makes that of the judge of a policy that takes formulas; ``golden`` has what it says
+    (:mod:`temporeal.policies.export.formulas`).
     """
     if (spec.reflex is None) != (between is None):
         raise ArtifactError("a reflex and the network of the steps between belong together")
+    if (spec.formulas is None) != (judge is None):
+        raise ArtifactError("a policy that takes formulas and a judge of them belong together")
     path, robot, task_signals = Path(path), spec.robot, spec.task_signals
     refuse_other_folder(path)
     manifest = manifest_of(spec, policy)
@@ -138,6 +146,8 @@ def export(
     data = {POLICY: (traced or trace)(policy, manifest), GOLDEN: pack(golden, manifest)}
     if between is not None:
         data[REFLEX] = trace(between, manifest)
+    if judge is not None:
+        data[JUDGE] = judge(manifest)
     if int8:
         data[POLICY], manifest = quantized(data[POLICY], manifest, golden)
     manifest = replace(manifest, files={file: digest(content) for file, content in data.items()})
@@ -162,9 +172,11 @@ def manifest_of(spec: ArtifactSpec, policy: Exportable) -> Manifest:
         stop=spec.stop, training=plain(spec.training, "training"), versions=versions(), seed=int(spec.seed),
         git_revision=spec.git_revision or revision(),
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        files=dict.fromkeys((GOLDEN, POLICY, *((REFLEX,) if spec.reflex is not None else ())), ""), chunk=spec.chunk,
-        reflex=spec.reflex, instruction=spec.instruction, drift=spec.drift,
-        schema_version=version_of(spec.chunk, spec.reflex, spec.instruction, drift=spec.drift))
+        files=dict.fromkeys((GOLDEN, POLICY, *((REFLEX,) if spec.reflex is not None else ()),
+                             *((JUDGE,) if spec.formulas is not None else ())), ""),
+        chunk=spec.chunk, reflex=spec.reflex, instruction=spec.instruction, drift=spec.drift, formulas=spec.formulas,
+        schema_version=version_of(spec.chunk, spec.reflex, spec.instruction, drift=spec.drift,
+                                  formulas=spec.formulas))
 
 
 def chosen(known: Schema, names: Sequence[str], robot: str) -> tuple[SignalSpec, ...]:
@@ -248,6 +260,7 @@ def pack(golden: Mapping[str, np.ndarray], manifest: Manifest) -> bytes:
     """The file ``golden.npz``: the arrays that the manifest needs, in the signals' types, else float32; memory if all
     of it was recorded."""
     needed = [f"signals.{s.name}" for s in manifest.signals] + [f"commands.{c.name}" for c in manifest.commands]
+    needed += [] if manifest.formulas is None else [f"{JUDGED}{name}" for name in OUTPUTS]
     missing = [name for name in needed if name not in golden]
     if missing:
         raise ArtifactError(f"the golden trace lacks {missing}; got {sorted(golden)}")

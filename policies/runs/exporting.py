@@ -21,7 +21,10 @@ from temporeal.policies.runs.tuning_runs.graphs import load_graph
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from torch import nn
+
     from temporeal.policies.export.success import ExportedClassifier
+    from temporeal.robots.artifact.formulas import FormulaSpec
     from temporeal.robots.artifact.runtime import Artifact
     from temporeal.sim.task import Task
 
@@ -55,11 +58,24 @@ def export_run(
         if instruction or int8:
             raise BadInput("instruction=... and --int8 are for policies that give chunks; this run's gives one command "
                            "at a time, in microseconds")
-        graph = load_graph(here, run, task)
+        graph, forecast = load_graph(here, run, task), _forecast(settings, run, task)
         env = environments.make_env(here, task=shown_to(graph, task), num_worlds=1, compiled=False)
     with writable(out), bad_input():
         return export_policy(graph, task, out, env, training=settings, seed=settings["seed"],
-                             name=name or title_of(settings), drift=drift)
+                             name=name or title_of(settings), drift=drift, forecast=forecast)
+
+
+def _forecast(settings: Settings, run: Path, task: Task) -> tuple[nn.Module, FormulaSpec] | None:
+    """Judge and data of a policy that takes any formula; None of others."""
+    if settings["algo"]["name"] != "generalist":
+        return None
+    from temporeal.policies.export.formulas import forecast_of
+    from temporeal.policies.training.checkpoint import CheckpointError
+
+    try:
+        return forecast_of(run, task)
+    except CheckpointError as error:
+        raise BadInput(str(error)) from error
 
 
 def export_classifier(run: Path, out: Path) -> ExportedClassifier:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from temporeal.robots.artifact.additions import TOKEN, TOKEN_TYPE, DriftSpec, InstructionSpec, Int8Spec
+from temporeal.robots.artifact.formulas import JUDGE, FormulaSpec, misfit
 from temporeal.robots.handed_over.files import Refused
 from temporeal.robots.handed_over.texts import from_json
 from temporeal.robots.signals import CommandSpec, Schema, SignalSpec, is_number, is_size
@@ -25,7 +26,8 @@ from temporeal.robots.spec import RobotSpec
 SCHEMA_VERSION = 1
 CHUNK_VERSION = 2  # has the key "chunk"; what gives one command at a time is still written as version 1
 REFLEX_VERSION = 3  # has the key "reflex" and a second network
-ADDED_VERSION = 4  # has the key "instruction", "int8" or "drift", one or more; "chunk" or "reflex" where it has one
+ADDED_VERSION = 4  # has one or more of the keys "instruction", "int8", "drift", "formulas"; "chunk" or "reflex" where
+# it has one
 POLICY, GOLDEN, MANIFEST, REFLEX = "policy.onnx", "golden.npz", "manifest.json", "reflex.onnx"
 DTYPES = ("float32", "uint8", TOKEN_TYPE)  # of signals; uint8: the colours of pictures, which the network itself
 # scales; int32: the words of an instruction
@@ -133,6 +135,8 @@ class Manifest:
         instruction: None if the policy cannot be told anything.
         int8: None if the network computes in float32.
         drift: None if no flight is compared with the dynamics that it was trained for.
+        formulas: None if the artifact's formula is the only one. Otherwise the policy is given formulas as data, and
+            ``judge.onnx`` says how likely they are to be satisfied.
     """
 
     name: str
@@ -157,6 +161,7 @@ class Manifest:
     instruction: InstructionSpec | None = None
     int8: Int8Spec | None = None
     drift: DriftSpec | None = None
+    formulas: FormulaSpec | None = None
 
     @property
     def tolerance(self) -> float:
@@ -165,8 +170,13 @@ class Manifest:
 
     @property
     def networks(self) -> tuple[str, ...]:
-        """Names of its ONNX files."""
+        """Names of the ONNX files that give commands."""
         return (POLICY,) if self.reflex is None else (POLICY, REFLEX)
+
+    @property
+    def contents(self) -> tuple[str, ...]:
+        """Names of its files, without the manifest."""
+        return (*self.networks, *(() if self.formulas is None else (JUDGE,)), GOLDEN)
 
     def given(self, command: CommandSpec) -> tuple[int, ...]:
         """Shape of the network's output for ``command``."""
@@ -181,7 +191,8 @@ OPTIONAL: dict[str, tuple[type, tuple[str, ...]]] = {  # parts that only some ha
     "reflex": (ReflexSpec, tuple(f.name for f in fields(ReflexSpec))),
     "instruction": (InstructionSpec, tuple(f.name for f in fields(InstructionSpec))),
     "int8": (Int8Spec, tuple(f.name for f in fields(Int8Spec))),
-    "drift": (DriftSpec, tuple(f.name for f in fields(DriftSpec)))}
+    "drift": (DriftSpec, tuple(f.name for f in fields(DriftSpec))),
+    "formulas": (FormulaSpec, tuple(f.name for f in fields(FormulaSpec)))}
 NEEDED = {CHUNK_VERSION: ("chunk",), REFLEX_VERSION: ("reflex",)}  # parts of these versions, and no others
 MANIFEST_FIELDS = tuple(f.name for f in fields(Manifest) if f.name not in OPTIONAL)
 
@@ -305,7 +316,7 @@ def decode(data: bytes) -> Manifest:
     if type(version) is not int or version not in (SCHEMA_VERSION, *NEEDED, ADDED_VERSION):
         raise ArtifactError(f"{MANIFEST} has schema_version {version!r}; this program reads version {SCHEMA_VERSION}, "
                             f"{CHUNK_VERSION} of policies that give chunks, {REFLEX_VERSION} of those with a reflex, "
-                            f"{ADDED_VERSION} of those with an instruction, in int8 or with drift")
+                            f"{ADDED_VERSION} of those with an instruction, in int8, with drift or with formulas")
     parts = tuple(name for name in OPTIONAL if name in content) if version == ADDED_VERSION else NEEDED.get(version, ())
     keys = (*MANIFEST_FIELDS, "sha256", *parts)
     missing = [name for name in keys if name not in content]
@@ -345,15 +356,15 @@ def check(manifest: Manifest) -> None:
     for key, (wanted, good) in RULES.items():
         if not good(getattr(manifest, key)):
             raise ArtifactError(f"{key} is {wanted}, got {getattr(manifest, key)!r}")
-    if set(manifest.files) != {*manifest.networks, GOLDEN}:
-        raise ArtifactError(f"files are {', '.join((*manifest.networks, GOLDEN))}, the manifest names "
-                            f"{sorted(manifest.files)}")
+    if set(manifest.files) != set(manifest.contents):
+        raise ArtifactError(f"files are {', '.join(manifest.contents)}, the manifest names {sorted(manifest.files)}")
     check_types(manifest)
     if not manifest.signals or not manifest.commands:
         raise ArtifactError("a policy reads at least one signal and gives at least one command")
     for memory in manifest.memory:
         check_memory(memory)
-    needed = version_of(manifest.chunk, manifest.reflex, manifest.instruction, manifest.int8, manifest.drift)
+    needed = version_of(manifest.chunk, manifest.reflex, manifest.instruction, manifest.int8, manifest.drift,
+                        manifest.formulas)
     if manifest.schema_version != needed:
         raise ArtifactError(f"schema_version is {manifest.schema_version}; with chunk {manifest.chunk} and reflex "
                             f"{manifest.reflex} and its other parts it is {needed}")
@@ -363,6 +374,8 @@ def check(manifest: Manifest) -> None:
         check_reflex(manifest)
     if manifest.int8 is not None:
         check_int8(manifest)
+    if manifest.formulas is not None:
+        check_formulas(manifest, manifest.formulas)
 
 
 def check_memory(memory: MemorySpec) -> None:
@@ -380,12 +393,12 @@ def check_memory(memory: MemorySpec) -> None:
 
 def version_of(
     chunk: ChunkSpec | None, reflex: ReflexSpec | None, instruction: InstructionSpec | None = None,
-    int8: Int8Spec | None = None, drift: DriftSpec | None = None,
+    int8: Int8Spec | None = None, drift: DriftSpec | None = None, formulas: FormulaSpec | None = None,
 ) -> int:
     """The schema version of a manifest with these parts."""
     if chunk is not None and reflex is not None:
         raise ArtifactError("a policy gives chunks or has a reflex, not both: a chunk was chosen before the risk was")
-    if instruction is not None or int8 is not None or drift is not None:
+    if any(part is not None for part in (instruction, int8, drift, formulas)):
         return ADDED_VERSION
     return CHUNK_VERSION if chunk is not None else REFLEX_VERSION if reflex is not None else SCHEMA_VERSION
 
@@ -422,6 +435,15 @@ def check_int8(manifest: Manifest) -> None:
     if manifest.memory or manifest.reflex is not None:
         raise ArtifactError("int8: a policy with memory or a reflex is exported in float32: its errors would add up "
                             "from step to step")
+
+
+def check_formulas(manifest: Manifest, formulas: FormulaSpec) -> None:
+    """Check a policy that takes formulas."""
+    if manifest.chunk is not None or manifest.reflex is not None or manifest.instruction is not None:
+        raise ArtifactError("formulas: the policy gives one command at a time, has no reflex, and is told nothing else")
+    if why := misfit(formulas, {signal.name: signal for signal in manifest.signals},
+                     {memory.name: memory.shape for memory in manifest.memory}):
+        raise ArtifactError(f"formulas: {why}")
 
 
 def check_chunk(manifest: Manifest, chunk: ChunkSpec) -> None:

@@ -24,6 +24,20 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 import onnxruntime
 
 from temporeal.robots.artifact.additions import QUANTIZED
+from temporeal.robots.artifact.formulas import (
+    CHANCE,
+    HIT,
+    HITS,
+    JUDGE,
+    JUDGE_TOLERANCE,
+    OUTPUTS,
+    POINTS,
+    PROGRAMS,
+    SAMPLES,
+    TICK,
+    TICKS,
+    FormulaSpec,
+)
 from temporeal.robots.artifact.loading import load_manifest, read
 from temporeal.robots.artifact.manifest import (
     ENGAGED,
@@ -51,6 +65,7 @@ from temporeal.robots.spec import RobotSpec
 __all__ = ["Artifact", "ArtifactError", "Manifest", "SelfTest"]
 
 Arrays = dict[str, np.ndarray]
+JUDGED = "judge."  # begins the names of what the judge says of the golden trace
 ONNX_TYPES = {"float32": "tensor(float)", "uint8": "tensor(uint8)", "int32": "tensor(int32)"}
 
 
@@ -70,15 +85,17 @@ class Artifact:
         golden: the recorded trace: ``signals.<name>`` and ``commands.<name>``, each [T, *shape].
         session: the network.
         reflex: for a policy with a reflex, the network of the steps at which the task network is not evaluated.
+        judge: of a policy that takes formulas, the network that says how likely their legs are.
 
     Attributes:
         commands, kept: names of the network's outputs: commands, then memory.
     """
 
     def __init__(
-        self, path: Path, manifest: Manifest, golden: Arrays, session: Any, reflex: Any = None
+        self, path: Path, manifest: Manifest, golden: Arrays, session: Any, reflex: Any = None, judge: Any = None
     ) -> None:
         self.path, self.manifest, self.golden, self.session, self.reflex = path, manifest, golden, session, reflex
+        self.judge = judge
         self.schema = {spec.name: spec for spec in manifest.signals}
         self.commands = [spec.name for spec in manifest.commands]
         self.kept = [spec.name for spec in manifest.memory]
@@ -101,14 +118,18 @@ class Artifact:
         """
         folder = Path(path)
         manifest = manifest or load_manifest(folder, trust)
-        data = {name: verified(folder, name, manifest.files[name]) for name in (*manifest.networks, GOLDEN)}
+        data = {name: verified(folder, name, manifest.files[name]) for name in manifest.contents}
         if robot is not None:
             check_robot(manifest, robot, task_signals)
         sessions = {name: open_session(data[name], name) for name in manifest.networks}
         check_products(manifest, data[POLICY])
         for name, session in sessions.items():
             check_graph(manifest, session, name)
-        return Artifact(folder, manifest, read_golden(data[GOLDEN], manifest), sessions[POLICY], sessions.get(REFLEX))
+        judge = None if manifest.formulas is None else open_session(data[JUDGE], JUDGE)
+        if manifest.formulas is not None:
+            check_judge(manifest, manifest.formulas, judge)
+        return Artifact(folder, manifest, read_golden(data[GOLDEN], manifest), sessions[POLICY], sessions.get(REFLEX),
+                        judge)
 
     def initial_memory(self, n: int) -> Arrays:
         """Memory of ``n`` robots at mission start, [n, *shape] each."""
@@ -164,6 +185,17 @@ class Artifact:
         still = {name for name in commands if all(np.array_equal(seen[0][name], each[name]) for each in seen)}
         return {a: b for a, b in found if b not in still}  # what never changes is known of nothing
 
+    def judged(
+        self, programs: np.ndarray, points: np.ndarray, ticks: np.ndarray, hits: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Probability [R] that a leg which begins now is hit in time with nothing broken, and the samples [R] that it
+        takes, for ``programs`` [R, S], ``points`` [R, 3] m, ``ticks`` [R] samples and ``hits`` [R, L]: 1 + the sample
+        of each leg's hit, 0: not yet. Of a policy that takes formulas."""
+        given = zip((PROGRAMS, POINTS, TICKS, HITS), (programs, points, ticks, hits))
+        found = self.judge.run([CHANCE, SAMPLES], {name: np.asarray(value, np.float32) for name, value in given})
+        chance = np.nan_to_num(found[0], nan=0.0).clip(0.0, 1.0)
+        return chance, np.nan_to_num(found[1], nan=0.0, posinf=1e6).clip(min=0.0)
+
     def adopt(self, commands: Mapping[str, np.ndarray]) -> None:
         """Set ``commands``, by name, as the last ones in the memory that holds them (:attr:`echoes`)."""
         for name, command in self.echoes.items():
@@ -201,11 +233,24 @@ class Artifact:
         Raises :class:`ArtifactError` beyond ``tolerance``, and where the network cannot be run.
         """
         try:
+            if self.manifest.formulas is not None:
+                self._judge_again(self.manifest.formulas)
             return self._replayed(self.manifest.tolerance if tolerance is None else tolerance)
         except ArtifactError:
             raise
         except Exception as error:  # onnxruntime's exception types are private, and a wrong output has any shape
             raise Damaged(f"self-test of {self.path}: its network cannot be run on its trace: {error}") from error
+
+    def _judge_again(self, of: FormulaSpec) -> None:
+        """The judge says of the golden trace what it said when it was exported."""
+        found = self.judged(self.golden[f"signals.{of.signal}"], self.golden[f"signals.{of.position}"],
+                            self.golden[f"memory.{TICK}"], self.golden[f"memory.{HIT}"])
+        stated = self.golden[f"{JUDGED}{CHANCE}"], self.golden[f"{JUDGED}{SAMPLES}"]
+        off = max(float(np.abs(found[0] - stated[0]).max()),
+                  float(np.abs(np.log1p(found[1]) - np.log1p(stated[1])).max()))
+        if not off <= JUDGE_TOLERANCE:
+            raise ArtifactError(f"self-test of {self.path}: {JUDGE} is off by {off:.3g} from what {GOLDEN} says, "
+                                f"{JUDGE_TOLERANCE:g} is allowed")
 
     def _replayed(self, tolerance: float) -> SelfTest:
         """The result of :meth:`self_test`."""
@@ -291,6 +336,25 @@ def check_products(manifest: Manifest, network: bytes) -> None:
 
 def check_graph(manifest: Manifest, session: Any, file: str = POLICY) -> None:
     """Compare inputs, outputs and metadata of the network in ``file`` with the manifest."""
+    check_belongs(manifest, session, file)
+    inputs = {spec.name: spec.shape for spec in manifest.signals}
+    inputs.update({f"memory.{spec.name}": spec.shape for spec in manifest.memory})
+    outputs = {spec.name: manifest.given(spec) for spec in manifest.commands}
+    outputs.update({f"next.{spec.name}": spec.shape for spec in manifest.memory})
+    types = {spec.name: spec.dtype for spec in manifest.signals}
+    check_tensors("input", inputs, session.get_inputs(), file, types)
+    check_tensors("output", outputs, session.get_outputs(), file, {})
+
+
+def check_judge(manifest: Manifest, of: FormulaSpec, session: Any) -> None:
+    """Compare inputs, outputs and metadata of the judge with the manifest."""
+    check_belongs(manifest, session, JUDGE)
+    check_tensors("input", of.inputs, session.get_inputs(), JUDGE, {})
+    check_tensors("output", OUTPUTS, session.get_outputs(), JUDGE, {})
+
+
+def check_belongs(manifest: Manifest, session: Any, file: str) -> None:
+    """Compare the contract in the metadata of the network in ``file`` with the manifest."""
     stated = session.get_modelmeta().custom_metadata_map.get(METADATA_KEY)
     if stated is None:
         raise ArtifactError(f"{file} has no metadata {METADATA_KEY!r}: it was not written by this exporter")
@@ -301,13 +365,6 @@ def check_graph(manifest: Manifest, session: Any, file: str = POLICY) -> None:
     if not isinstance(network, dict):
         raise Damaged(f"{file}: its metadata {METADATA_KEY!r} is no object")
     check_contract(network, json.loads(contract(manifest)), file)
-    inputs = {spec.name: spec.shape for spec in manifest.signals}
-    inputs.update({f"memory.{spec.name}": spec.shape for spec in manifest.memory})
-    outputs = {spec.name: manifest.given(spec) for spec in manifest.commands}
-    outputs.update({f"next.{spec.name}": spec.shape for spec in manifest.memory})
-    types = {spec.name: spec.dtype for spec in manifest.signals}
-    check_tensors("input", inputs, session.get_inputs(), file, types)
-    check_tensors("output", outputs, session.get_outputs(), file, {})
 
 
 def check_contract(network: Mapping[str, Any], manifest: Mapping[str, Any], file: str) -> None:
@@ -346,6 +403,9 @@ def read_golden(data: bytes, manifest: Manifest) -> Arrays:
     shapes.update({f"commands.{spec.name}": manifest.given(spec) for spec in manifest.commands})
     types = {f"signals.{spec.name}": spec.dtype for spec in manifest.signals}
     memory = {f"memory.{spec.name}": spec.shape for spec in manifest.memory}
+    if manifest.formulas is not None:  # what the judge says is of the memory, too
+        shapes.update(memory)
+        shapes.update({f"{JUDGED}{name}": shape for name, shape in OUTPUTS.items()})
     if set(golden) not in (set(shapes), set(shapes | memory)):
         raise ArtifactError(f"{GOLDEN} holds {sorted(golden)}, the manifest needs {sorted(shapes | memory)}")
     shapes.update(memory)

@@ -65,8 +65,13 @@ def itineraries(found: Drawn, world: World, travel: Travel, most: int = OFFERED)
 
 def travel_of(world: World, system: System) -> Travel:
     """How long the search takes ways to be."""
-    speed = world.speed or {"point": 1.0, "cart": 0.9}.get(world.model, system.pace)
-    return straight(speed, world.dt, world.model == "point")
+    speed, per_axis = travel_speed(world, system)
+    return straight(speed, world.dt, per_axis)
+
+
+def travel_speed(world: World, system: System) -> tuple[float, bool]:
+    """m/s by which the search takes ways to be, and whether along each axis by itself."""
+    return world.speed or {"point": 1.0, "cart": 0.9}.get(world.model, system.pace), world.model == "point"
 
 
 @lru_cache(maxsize=8)
