@@ -9,18 +9,25 @@ mid-mission, and are cut off after a while.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from temporeal.policies.algos import ppo
 from temporeal.policies.algos.ppo import OnIteration, Result
 from temporeal.policies.nets.actor import Actor
 from temporeal.policies.nets.normalizer import Normalizer
+from temporeal.policies.training.checkpoint import CheckpointError
 from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.generalist.forecast import calibrated, deterministic, judge_of
+from temporeal.policies.training.generalist.judge import Judge, experience, learn
 from temporeal.policies.training.ppo_checkpoint import policy_of, read_last
-from temporeal.policies.training.ppo_state import PPOConfig
+from temporeal.policies.training.ppo_state import Learner, PPOConfig
 from temporeal.policies.training.progress import Logger, Progress
 from temporeal.policies.training.ranks import Ranks
+from temporeal.sim.maps import PolicyGraph
+from temporeal.sim.task import Task
 from temporeal.sim.types import TaskEnv
 
 
@@ -44,11 +51,14 @@ class GeneralistConfig(PPOConfig):
     critic_hidden: tuple[int, ...] = (128, 128)
     mid_episode_starts: float = 0.7  # share of worlds whose episodes start in mid-episode
     truncate_after: int = 60  # steps after which those are cut off, on average
+    judged_steps: int = 300  # of each world at the end, from which the judge of legs learns; cut off nowhere
+    calibration: int = 400  # formulas of the validation family that are flown at the end, which calibrate the forecast
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.truncate_after > 0:
-            raise ValueError(f"truncate_after must be positive, got {self.truncate_after}")
+        for name in ("truncate_after", "judged_steps", "calibration"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
         if not 0 <= self.mid_episode_starts <= 1:
             raise ValueError(f"mid_episode_starts is a share, 0 to 1, got {self.mid_episode_starts}")
 
@@ -66,11 +76,75 @@ def train(
     if env.capabilities.elements is None:
         raise SettingsError(f"algo generalist learns task=any_formula, whose observation is a mission as data; task "
                             f"{env.task.name!r} has one formula: choose algo=tgpo or ppo")
-    env.set_mid_episode_starts(config.mid_episode_starts, config.truncate_after)
     return ppo.train(env, config, out=out, seed=seed, resume=resume, progress=progress, logger=logger,
-                     on_iteration=on_iteration, ranks=ranks)
+                     on_iteration=on_iteration, ranks=ranks, companion=Forecaster(env, config, seed))
+
+
+class Forecaster:
+    """Learns the judge of legs and its calibration when the policy is done (`temporeal.policies.training.generalist`)."""
+
+    def __init__(self, env: TaskEnv, config: GeneralistConfig, seed: int) -> None:
+        self.env, self.config, self.seed, self.kept = env, config, seed, dict[str, Any]()
+        env.set_mid_episode_starts(config.mid_episode_starts, config.truncate_after)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the judge has learned."""
+        return bool(self.kept)
+
+    def __call__(self, learner: Learner) -> None:
+        """What was learned of another policy is of no use."""
+        self.kept = {}
+
+    def needs(self, learner: Learner) -> float:
+        """Seconds of :meth:`finish`, about: as long as as many steps took before, and the judge's own time."""
+        steps = self.config.judged_steps * self.env.num_worlds + self.config.calibration * self.env.task.steps
+        return FINISH * steps * learner.seconds / max(learner.steps / learner.ranks.size, 1.0)
+
+    def finish(self, learner: Learner) -> None:
+        """Fly, learn the judge, calibrate."""
+        env, config = self.env, self.config
+        state, obs, hidden = env.state_dict(), learner.obs, learner.hidden
+        obs = obs._replace(actor=obs.actor.clone(), critic=obs.critic.clone())
+        env.set_mid_episode_starts(JUDGED_STARTS)
+        task, graph = env.task, PolicyGraph(env.task.observe, learner.normalizer, learner.actor, env.task.act)
+        judge = judge_of(task)
+        act = deterministic(learner.actor, learner.normalizer)
+        learn(judge, experience(env, act, judge, task.observe.position, config.judged_steps), self.seed)
+        correction, flights = calibrated(task, graph, task.observe.world, judge, config.calibration)
+        satisfied = sum(each.robustness > 0 for each in flights) / len(flights)
+        self.kept = {"judge": judge.net.state_dict(), "calibration": correction, "validation": satisfied}
+        learner.obs, learner.hidden = obs, hidden
+        env.set_mid_episode_starts(config.mid_episode_starts, config.truncate_after)
+        env.load_state_dict(state)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Judge, calibration and the share of the validation's formulas that were satisfied; empty before the end."""
+        return dict(self.kept)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
+        self.kept = dict(state)
+
+
+FINISH = 0.5  # of the time that as many steps of training take
+JUDGED_STARTS = 0.5  # share of episodes from which the judge learns that begin in mid-episode
 
 
 def load_policy(path: Path, device: str = "cpu") -> tuple[Actor, Normalizer, GeneralistConfig]:
     """The policy in a checkpoint file, or in the last one of a run's folder: ``actor(normalizer(obs))``."""
     return policy_of(read_last(path), GeneralistConfig, device)
+
+
+def load_judge(path: Path, task: Task) -> tuple[Judge, dict[str, float]]:
+    """The judge of legs in a checkpoint, and the calibration of its chances.
+
+    Raises:
+        CheckpointError: the training was not finished.
+    """
+    state = read_last(path)
+    if not state["companion"]:
+        raise CheckpointError(f"{path} has no forecast yet: its training was stopped before its end; resume it")
+    judge = judge_of(task)
+    judge.net.load_state_dict(state["companion"]["judge"])
+    return judge.eval(), dict(state["companion"]["calibration"])

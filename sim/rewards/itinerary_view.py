@@ -35,11 +35,11 @@ class Reward:
     hit: float = 2.0  # once per leg
     progress: float = 1.0  # times the share of the way to the current place, in units of ``scale``
     done: float = 2.0  # once, when all legs are hit
-    broken: float = 4.0  # once, when what is to be kept is not, or the robot is lost: the episode ends
+    broken: float = 6.0  # once, when what is to be kept is not, or the robot is lost: the episode ends
     late: float = 2.0  # once, when a window passed: the episode ends
     time: float = 0.1  # per second until all legs are hit: who is early has time to spare
     stay: float = 0.5  # per second, times how far the last place is once all legs are hit: the robot stays there
-    near: float = 0.3  # per second, times 1 - margin / guard of what must be kept, where that is positive
+    near: float = 0.5  # per second, times 1 - margin / guard of what must be kept, where that is positive
     effort: float = 0.005  # per second, times the squared action
 
     def __post_init__(self) -> None:
@@ -69,7 +69,7 @@ def stage_size(axes: int) -> int:
 
 def token_size(axes: int) -> int:
     """Numbers of a token."""
-    return 2 * axes + 8
+    return 2 * axes + 11
 
 
 def size(axes: int) -> int:
@@ -122,14 +122,31 @@ def tokens(found: Followed, point: Tensor, turn: Turn, unit: Lengths) -> Tensor:
     """The nearest regions that are kept now or next [N, T, :func:`token_size`]; zeros where there are fewer."""
     asked = found.active | found.then
     shape = found.kept
-    way = turn(limited(shape[..., :3] - point[:, None], shape[..., 3:6]))[..., : unit.axes] / unit.scale
+    to = limited(shape[..., :3] - point[:, None], shape[..., 3:6])
+    way = turn(to)[..., : unit.axes] / unit.scale
     margin = found.margin.clamp(max=2.0 * unit.scale)
     numbers = torch.stack([
         margin / unit.scale, torch.tanh(margin / unit.near), shape[..., 6] / unit.scale, found.inside,
-        found.active.float(), found.then.float(), (found.left / unit.time).clamp(max=1.0), torch.ones_like(margin)], -1)
+        found.active.float(), found.then.float(), (found.left / unit.time).clamp(max=1.0), torch.ones_like(margin),
+        *on_the_way(to, found.current.shape, point, shape[..., 6], unit)], -1)
     every = torch.cat([way.clamp(-2.0, 2.0), turn_sizes(shape[..., 3:6], unit), numbers], -1)
     picked = nearest(torch.where(asked, found.margin, UNASKED)) & asked[:, None]
     return torch.where(picked[..., None], every[:, None], 0.0).sum(2)
+
+
+def on_the_way(
+    to: Tensor, goal: Tensor, point: Tensor, radius: Tensor, unit: Lengths
+) -> tuple[Tensor, Tensor, Tensor]:
+    """How far along the straight way to the ``goal`` [N, 7] the middles ``to`` [N, K, 3] are, how far beside it, and by
+    how much they clear it [N, K]: in the plane, where pillars stand."""
+    ahead = limited(goal[:, :3] - point, goal[:, 3:6])[:, :2]
+    length = ahead.square().sum(-1, keepdim=True).sqrt()
+    one = ahead / (length + 1e-3)
+    along = to[..., 0] * one[:, :1] + to[..., 1] * one[:, 1:]
+    beside = to[..., 1] * one[:, :1] - to[..., 0] * one[:, 1:]
+    between = (along > 0) & (along < length + radius)
+    clear = torch.where(between, torch.tanh((beside.abs() - radius) / unit.near), 1.0)
+    return along / unit.scale, beside / unit.scale, clear
 
 
 UNASKED = 1e4

@@ -20,12 +20,11 @@ from temporeal.sim.rotations import about_z
 from temporeal.sim.stl.distribution.drawing import Drawn, draw
 from temporeal.sim.stl.distribution.motions import loaded
 from temporeal.sim.stl.distribution.settings import World, family, world
-from temporeal.sim.stl.itineraries.asked import asked
 from temporeal.sim.stl.itineraries.itinerary import Itinerary
+from temporeal.sim.stl.itineraries.planner import ways_of
 from temporeal.sim.stl.itineraries.program import LEGS, TooLong, program, split
 from temporeal.sim.stl.itineraries.search import Travel, search, straight
 from temporeal.sim.stl.language.parse import parse
-from temporeal.sim.stl.planning.decompose import decompose
 from temporeal.sim.system import System
 from temporeal.sim.task import Draw
 from temporeal.sim.task_parts.systems import system_of
@@ -57,8 +56,8 @@ class Bank:
 def itineraries(found: Drawn, world: World, travel: Travel, most: int = OFFERED) -> list[Itinerary]:
     """The best itineraries of a drawn formula."""
     formula = parse(found.formula, loaded(world.robot).signals, found.constants)
-    ways = [asked(each) for each in decompose(formula, world.dt, strict=True).alternatives]
     place = (*found.place, 0.0)[:3]
+    ways = ways_of(formula, world.dt, world.signal)
     ranked = search(ways, (place[0], place[1], place[2]), travel)[:most]
     return [each for each in ranked if each.slack >= WORST * max(each.times, default=0)] or ranked[:1]
 

@@ -25,20 +25,22 @@ from temporeal.sim.task_parts.formula_bank import Starts, bank
 from temporeal.sim.task_parts.systems import system_of
 
 ATTITUDE = "base_quat_w"
+SAFE = 0.3
 
 
 class Observe(nn.Module):
     """The system's own observation, then the mission's, of which the last numbers are a set of regions.
 
     Attributes:
-        elements: how many regions, and numbers of each.
+        elements: how many regions, and numbers of each. ``world``: of its formulas; ``unit``: of what is seen.
     """
 
-    def __init__(self, system: System, follower: Follower, position: str, unit: Lengths, headed: bool) -> None:
+    def __init__(self, system: System, follower: Follower, world: World, unit: Lengths) -> None:
         super().__init__()
-        self.system, self.follower, self.position, self.unit, self.headed = system, follower, position, unit, headed
-        attitude = (ATTITUDE,) if headed else ()
-        self.signals = tuple(dict.fromkeys((*system.reads, position, *attitude, MISSION)))
+        self.system, self.follower, self.world, self.unit = system, follower, world, unit
+        self.position, self.headed = world.signal, world.headed
+        attitude = (ATTITUDE,) if self.headed else ()
+        self.signals = tuple(dict.fromkeys((*system.reads, self.position, *attitude, MISSION)))
         self.memory = {**follower.memory, **system.memory}
         self.obs_dim = system.size + size(unit.axes)
         self.elements = (TOKENS, token_size(unit.axes))
@@ -61,12 +63,12 @@ def lengths(of: System, where: World) -> Lengths:
     wide = max(b - a for a, b in zip(of.fence["low"], of.fence["high"]))
     scale = 0.5 * wide
     return Lengths(scale, 0.5 * where.radius[0], wide / of.pace / of.control_dt, of.pace * of.control_dt,
-                   len(where.low), 0.3 * where.radius[0])
+                   len(where.low), 0.4 * where.radius[0])
 
 
 def make(
     *, system: str = "linear", family: str = "train", formulas: int = 1000, seed: int = 0, slack: float | None = None,
-    margin: float = 0.0, rest_s: float = 10.0, reward: Mapping[str, float] | None = None,
+    margin: float | None = None, rest_s: float = 10.0, reward: Mapping[str, float] | None = None,
 ) -> Task:
     """The task.
 
@@ -74,12 +76,13 @@ def make(
         system: with a world in `configs/formulas`. ``family``: of formulas there; ``formulas``: how many are drawn, with
             ``seed``.
         slack: m that a robot must be inside of a place to count; None: the system's. ``margin``: m by which what is kept
-            must be.
+            must be; None: ``SAFE`` times that of witnesses.
         rest_s: s after the last hit at which an episode ends.
     """
     of: System = system_of(system)
     where = world(system)
     slack = of.slack if slack is None else slack
+    margin = SAFE * where.margin if margin is None else margin
     for name, value in (("slack", slack), ("margin", margin), ("rest_s", rest_s)):
         check_range("any_formula", name, value, 0.0, 10.0, "m, or s")
     unit = lengths(of, where)
@@ -95,6 +98,6 @@ def make(
     return Task(
         name="any_formula", scene=of.scene, command=of.command, control_dt=of.control_dt, substeps=of.substeps,
         episode_s=length, formula=parse(text, task_schema(of.scene), constants), formula_text=text,
-        constants=constants, observe=Observe(of, follower, where.signal, unit, where.headed), act=of.act,
+        constants=constants, observe=Observe(of, follower, where, unit), act=of.act,
         objective=objective, initial=starts.initial, mid_episode=starts.mid_episode,
         extra=Constant(SignalSpec(MISSION, (SIZE,), "1")), stop=of.stop, finite=True)

@@ -62,7 +62,7 @@ def regions(state: Formula) -> Iterator[Region]:
     elif isinstance(state, Predicate):
         yield region(state)
     else:
-        raise NotARegion(f"{state} is no place and no conjunction of places. {FORMS}", state)
+        raise NotARegion(f"{state} is no place and no conjunction of places. {FORMS}")
 
 
 def region(predicate: Predicate) -> Region:
@@ -76,7 +76,7 @@ def region(predicate: Predicate) -> Region:
         found = (_round(left, size, inside) or _box(left, size, inside) or _half_space(left, size, inside))
         if found is not None:
             return found
-    raise NotARegion(f"{predicate} is no place. {FORMS}", predicate)
+    raise NotARegion(f"{predicate} is no place. {FORMS}")
 
 
 def _round(left: Expr, radius: float, inside: bool) -> Region | None:

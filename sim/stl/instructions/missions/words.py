@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 
 from temporeal.sim.stl.instructions.missions.meaning import LONGEST_S, MissionError
+from temporeal.sim.stl.instructions.missions.meaning import words as spoken
 from temporeal.sim.stl.instructions.missions.places import Places
 
 MOST_CHARACTERS, MOST_WORDS = 1000, 200
@@ -41,7 +42,7 @@ PHRASES: dict[str, str] = {
     "FINALLY": "finally | at the end | lastly | last of all | in the end",
     "LAST": "last | as last | at last",
     "OR": "or | or else",
-    "EITHER": "either | both | please | ever | robot | always | also | but | afterwards too | there | again | at any "
+    "EITHER": "either | both | please | should | must | shall | ever | robot | always | also | but | afterwards too | there | again | at any "
               "time",
     "ANY_ORDER": "in any order | in whatever order | in whichever order | in either order | in no particular order | "
                  "any order | order does not matter",
@@ -198,8 +199,11 @@ def _number(row: Sequence[Mark], at: int, text: str) -> tuple[int, float]:
             raise MissionError(f"{word[:12]}... is too large a number{understood(text[: row[at].start])}")
         return 1, float(word)
     value, size, last = 0.0, 0, float("inf")
-    for mark in row[at: at + 4]:
+    for k, mark in enumerate(row[at: at + 5]):
         number = NUMBERS.get(mark.text)
+        if mark.text == "and" and last == 100.0 and any(NUMBERS.get(m.text, 100.0) < 100.0 for m in row[at + k + 1:][:1]):
+            size += 1  # a hundred and twenty
+            continue
         if number == 100.0 and size and 0 < value < 10:
             value, last = value * 100.0, 100.0
         elif number is None or (size and (number >= 10 and last < 100 or number >= last or number < 1)):
@@ -292,10 +296,11 @@ def _begins(before: Mark, mark: Mark, pause: Mark | None) -> bool:
 
 def _unknown(word: str, names: Sequence[str]) -> str:
     """What a message says of a word that begins nothing."""
-    known = list(dict.fromkeys([*names, *(word for phrase in wordings() for word in phrase), *UNITS, *NUMBERS]))
+    said = [part for name in names for part in name.split("_")]
+    known = [*(part for phrase in wordings() for part in phrase), *UNITS, *NUMBERS]
     begun = [" ".join(phrase) for phrase in wordings() if phrase[0] == word]
     if begun:
         return f"{word!r} is read only in: {', '.join(begun[:6])}"
-    near = get_close_matches(word[:SHOWN], known, n=3, cutoff=0.6)
-    shown = f"did you mean {', '.join(near)}?" if near else f"places are {', '.join(names)}"
+    near = [close for row in (said, known) for close in get_close_matches(word[:SHOWN], dict.fromkeys(row), 3, 0.6)]
+    shown = f"did you mean {', '.join(near[:3])}?" if near else f"places are {', '.join(map(spoken, names))}"
     return f"unknown word {word[:SHOWN]!r} ({shown})"

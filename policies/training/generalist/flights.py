@@ -19,20 +19,23 @@ from temporeal.sim.rewards.follower import MISSION
 from temporeal.sim.stl.distribution.drawing import Drawn, start_settings
 from temporeal.sim.stl.distribution.motions import loaded
 from temporeal.sim.stl.distribution.settings import World
+from temporeal.sim.stl.itineraries.program import split
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.semantics.robustness import robustness
 from temporeal.sim.task import Task
 from temporeal.sim.task_parts.systems import system_of
 
-Planner = Callable[[Drawn], np.ndarray]
-"""The program [SIZE] of a formula from its start."""
+Planner = Callable[[Drawn], "tuple[np.ndarray, float]"]
+"""The program [SIZE] of a formula from its start, and the chance that it is satisfied."""
 
 
 @dataclass(frozen=True)
 class Flight:
-    """One flight: its exact robustness at time 0, the legs that were hit of those that there were, the signals."""
+    """One flight: its exact robustness at time 0, the chance that the planner gave it, the legs that were hit of those
+    that there were, the signals."""
 
     robustness: float
+    chance: float
     hits: int
     legs: int
     signals: Mapping[str, np.ndarray]
@@ -57,7 +60,8 @@ def fly(
     worlds = make_backend(task, config)
     ids, state = torch.arange(count), start_states(formulas, world)
     worlds.reset(ids, {name: value for name, value in state.items() if name != MISSION})
-    mission = torch.from_numpy(np.stack([plan(each) for each in formulas]))
+    planned = [plan(each) for each in formulas]
+    mission = torch.from_numpy(np.stack([row for row, _ in planned]))
     names = [name for name in graph.signals if name != MISSION]
     read = [name for name in (world.signal, "base_quat_w") if name in worlds.signals()]
     memory, longest = graph.initial_memory(count), max(each.horizon for each in formulas)
@@ -70,10 +74,10 @@ def fly(
             trace.append(worlds.signals()[name].clone())
     whole = {name: torch.stack(trace).numpy() for name, trace in traces.items()}
     hits = (memory["hit"] > 0).sum(-1).tolist()
-    legs = torch.from_numpy(mission.numpy()[:, : 12 * 12].reshape(count, 12, 12)[..., 10].sum(-1)).int().tolist()
+    legs = split(mission.numpy())["legs"][..., 10].sum(-1).astype(int).tolist()
     out = []
     for k, each in enumerate(formulas):
         own = {name: value[: each.horizon + 1, k].astype(np.float64) for name, value in whole.items()}
         formula = parse(each.formula, loaded(world.robot).signals, each.constants)
-        out.append(Flight(float(robustness(formula, own, world.dt)[0]), hits[k], legs[k], own))
+        out.append(Flight(float(robustness(formula, own, world.dt)[0]), planned[k][1], hits[k], legs[k], own))
     return out

@@ -1,0 +1,98 @@
+"""The forecast: P(satisfied) of a formula before it is flown, calibrated on formulas that were not trained on.
+
+The judge's chance of an itinerary takes its legs as independent. How often formulas of the validation family with such
+chances are satisfied, by the exact robustness, corrects it: a logistic function of its log-odds (Platt, 1999).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from temporeal.policies.training.generalist.flights import Flight, Planner, fly
+from temporeal.policies.training.generalist.judge import Judge
+from temporeal.sim.maps import PolicyGraph
+from temporeal.sim.rewards.follower import Follower
+from temporeal.sim.stl.distribution.drawing import Drawn, draw
+from temporeal.sim.stl.distribution.motions import loaded
+from temporeal.sim.stl.distribution.settings import World, family
+from temporeal.sim.stl.itineraries.planner import plan, ways_of
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.task import Task
+from temporeal.sim.task_parts.formula_bank import travel_of
+from temporeal.sim.task_parts.systems import system_of
+
+FAMILY, SEED = "validation", 1_000_003
+"""Of formulas that calibrate: no seed of an evaluation is near."""
+
+
+def planner(world: World, judge: Judge | None) -> Planner:
+    """Plans drawn formulas as the robot does."""
+    travel = travel_of(world, system_of(world.system))
+
+    def planned(found: Drawn) -> tuple[np.ndarray, float]:
+        formula = parse(found.formula, loaded(world.robot).signals, found.constants)
+        place = (*found.place, 0.0)[:3]
+        best = plan(ways_of(formula, world.dt, world.signal), (place[0], place[1], place[2]), travel,
+                    None if judge is None else judge.of_arrays)
+        if best is None:
+            raise RuntimeError(f"no itinerary for formula {found.index}: {found.formula}")
+        return best.program, best.chance
+
+    return planned
+
+
+def drawn(world: World, count: int, seed: int = SEED, name: str = FAMILY) -> list[Drawn]:
+    """Formulas of a family."""
+    return [draw(world, family(name), seed, index) for index in range(count)]
+
+
+def calibrated(task: Task, graph: PolicyGraph, world: World, judge: Judge, count: int) -> tuple[
+        dict[str, float], list[Flight]]:
+    """The correction of the judge's chances, from ``count`` flights, and these."""
+    flights = fly(task, graph, drawn(world, count), world, planner(world, judge))
+    return platt([each.chance for each in flights], [each.robustness > 0 for each in flights]), flights
+
+
+def platt(chances: Sequence[float], satisfied: Sequence[bool], steps: int = 50) -> dict[str, float]:
+    """Slope and offset of the log-odds by maximum likelihood, with Platt's targets (shrunk by Laplace's rule) and at
+    least 0 for the slope, by Newton's method."""
+    p = np.clip(np.asarray(chances, float), 1e-6, 1 - 1e-6)
+    x = np.stack([np.log(p / (1 - p)), np.ones_like(p)], 1)
+    yes = float(np.sum(satisfied))
+    no = len(p) - yes
+    y = np.where(np.asarray(satisfied), (yes + 1.0) / (yes + 2.0), 1.0 / (no + 2.0))
+    found = np.array([1.0, 0.0])
+    for _ in range(steps):
+        q = 1.0 / (1.0 + np.exp(-x @ found))
+        slope = x.T @ (y - q) - 1e-3 * (found - [1.0, 0.0])
+        curve = (x * (q * (1 - q))[:, None]).T @ x + 1e-3 * np.eye(2)
+        found = found + np.linalg.solve(curve, slope)
+    return {"slope": float(max(found[0], 0.0)), "offset": float(found[1])}
+
+
+def calibration_error(forecasts: Sequence[float], satisfied: Sequence[bool], bins: int = 10) -> float:
+    """Expected calibration error with bins of equal counts (Naeini et al., AAAI 2015; Nixon et al., 2019)."""
+    order = np.argsort(np.asarray(forecasts), kind="stable")
+    p, y = np.asarray(forecasts, float)[order], np.asarray(satisfied, float)[order]
+    return float(sum(len(part) * abs(p[part].mean() - y[part].mean()) for part in np.array_split(
+        np.arange(len(p)), min(bins, len(p)))) / len(p))
+
+
+def judge_of(task: Task) -> Judge:
+    """A judge for the task's observation, with new weights."""
+    observe: Any = task.observe
+    return Judge(Follower(observe.follower.slack, observe.follower.margin), observe.unit)
+
+
+def deterministic(actor: Any, normalizer: Any) -> Any:
+    """The deterministic action of observations."""
+    @torch.no_grad()
+    def act(obs: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = actor(normalizer(obs))
+        return found.clamp(-1.0, 1.0)
+
+    return act

@@ -1,0 +1,130 @@
+"""The planner of a policy for any formula: which itinerary is followed, and how likely it is to be done.
+
+    ways = ways_of(formula, dt, position)                       # once per formula: a decomposition as regions
+    best = plan(ways, point, travel, judge)           # 16 itineraries, each of their legs judged, in one batch
+    best.program, best.chance                         # what the policy reads, P(all is done)
+
+A *judge* is what a learner's critic is here: for a leg as a policy would see it, the probability that it is hit in time
+with nothing broken, and how many samples that takes. The chance of an itinerary is the product over its legs, and the
+expected times are those of the judge. numpy only: the robot runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from temporeal.sim.stl.itineraries.asked import Asked, asked
+from temporeal.sim.stl.itineraries.itinerary import Itinerary
+from temporeal.sim.stl.itineraries.program import LEGS, program
+from temporeal.sim.stl.itineraries.regions import FORMS, NotARegion, Numbers
+from temporeal.sim.stl.itineraries.search import Travel, search
+from temporeal.sim.stl.language.errors import FormulaError
+from temporeal.sim.stl.language.propositional import Formula
+from temporeal.sim.stl.planning.decompose import decompose
+
+Floats = NDArray[np.float32]
+Judge = Callable[[Floats, Floats, Floats, Floats], tuple[Floats, Floats]]
+"""``judge(programs [R, SIZE], points [R, 3], ticks [R], hits [R, LEGS])``: for R legs that are about to begin, the
+probability [R] that the leg under way is hit in time with nothing broken, and the samples [R] that it takes."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An itinerary with its ``program`` [SIZE] and what the judge says: ``chances`` [L + 1] of its legs and of what is
+    kept after the last, ``chance`` of all of them."""
+
+    itinerary: Itinerary
+    program: Floats
+    chances: tuple[float, ...]
+    chance: float
+
+
+def ways_of(formula: Formula, dt: float, position: str = "") -> tuple[Asked, ...]:
+    """The alternatives of ``formula`` as regions of the signal ``position``; "": of whichever one it is about.
+
+    Raises:
+        FormulaError: nothing satisfies it, a part cannot be decomposed, or is no region of ``position``; the message
+            says which.
+    """
+    found, reasons = list[Asked](), list[NotARegion]()
+    for alternative in decompose(formula, dt, strict=True).alternatives:
+        try:
+            found.append(of_position(asked(alternative), position))
+        except NotARegion as error:
+            reasons.append(error)
+    if not found:
+        raise reasons[0] if reasons else FormulaError(f"nothing satisfies {formula}")
+    return tuple(found)
+
+
+def of_position(found: Asked, position: str) -> Asked:
+    """``found``; a NotARegion where a region is one of another signal."""
+    for region in (*found.regions, *(keep.region for keep in found.keeps)):
+        if region is not None and position and region.position != position:
+            raise NotARegion(f"the formula is about {region.position}, where this policy goes to places of {position}. "
+                             f"{FORMS}")
+    return found
+
+
+def plan(ways: Sequence[Asked], point: Numbers, travel: Travel, judge: Judge | None = None, **how: int) -> Plan | None:
+    """The itinerary with the best chance from ``point``, by the judge; by the search's slack without one. None where no
+    order of places satisfies the times."""
+    found = search(ways, point, travel, **how)
+    if not found:
+        return None
+    if judge is None:
+        return Plan(found[0], program(found[0]), (), float(found[0].slack >= 0))
+    programs = np.stack([program(each) for each in found])
+    times = [_hits(each.times) for each in found]
+    for _ in range(2):  # with the times that the search guessed, then with those that the judge says
+        chances, durations = _judged(found, programs, times, point, judge)
+        times = [_expected(each, own) for each, own in zip(found, durations)]
+    whole = [float(np.prod(own)) for own in chances]
+    best = int(np.argmax(whole))
+    expected = replace(found[best], times=tuple(int(t) for t in times[best][: len(found[best].times)]))
+    return Plan(expected, programs[best], tuple(map(float, chances[best])), whole[best])
+
+
+def _hits(times: Sequence[int]) -> NDArray[np.float64]:
+    out = np.zeros(LEGS)
+    out[: min(len(times), LEGS)] = times[:LEGS]
+    return out
+
+
+def _judged(
+    found: Sequence[Itinerary], programs: Floats, times: Sequence[NDArray[np.float64]], point: Numbers, judge: Judge
+) -> tuple[list[Floats], list[Floats]]:
+    """Chances and durations of the legs of each, and of what comes after the last."""
+    rows, points, ticks, hits, sizes = [], [], [], [], []
+    for each, row, own in zip(found, programs, times):
+        count = min(len(each.legs), LEGS)
+        sizes.append(count + 1)
+        for k in range(count + 1):
+            rows.append(row)
+            points.append(point if k == 0 else each.places[k - 1])
+            ticks.append(0.0 if k == 0 else own[k - 1] + each.legs[k - 1].hold + 1)
+            hits.append(np.where(np.arange(LEGS) < k, 1.0 + own, 0.0))
+    chance, duration = judge(np.asarray(rows, np.float32), np.asarray(points, np.float32),
+                             np.asarray(ticks, np.float32), np.asarray(hits, np.float32))
+    ends = np.cumsum(sizes)[:-1]
+    return np.split(chance, ends), np.split(duration, ends)
+
+
+def _expected(each: Itinerary, durations: Floats) -> NDArray[np.float64]:
+    """Samples of the hits, if each leg takes as long as the judge says, and begins when the one before is done."""
+    out, free = np.zeros(LEGS), 0.0
+    for k, leg in enumerate(each.legs[:LEGS]):
+        low = max([float(leg.low), *(out[j] + since[0] for j, since in enumerate(leg.since[:k]))])
+        out[k] = max(low, np.ceil(free + max(float(durations[k]) - leg.hold, 0.0)))
+        free = out[k] + leg.hold + 1
+    return out
+
+
+def reading(chance: float, calibration: Mapping[str, float]) -> float:
+    """P(satisfied) of a plan's ``chance`` (Platt's recalibration: a logistic function of its log-odds)."""
+    odds = np.log(np.clip(chance, 1e-6, 1 - 1e-6) / np.clip(1 - chance, 1e-6, 1.0))
+    return float(1.0 / (1.0 + np.exp(-(calibration["slope"] * odds + calibration["offset"]))))

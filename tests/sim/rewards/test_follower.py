@@ -1,0 +1,93 @@
+"""The follower against the exact semantics: what it calls done satisfies the formula."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from temporeal.sim.rewards.follower import MEMORY, Follower, signed_distance
+from temporeal.sim.rewards.itinerary_view import TOKENS, nearest
+from temporeal.sim.stl.distribution.drawing import draw
+from temporeal.sim.stl.distribution.motions import loaded, signals
+from temporeal.sim.stl.distribution.settings import family, world
+from temporeal.sim.stl.itineraries.planner import ways_of
+from temporeal.sim.stl.itineraries.program import LEGS, program
+from temporeal.sim.stl.itineraries.regions import Region, distance
+from temporeal.sim.stl.itineraries.search import search, straight
+from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.semantics.robustness import robustness
+
+
+def followed(programs: torch.Tensor, trace: np.ndarray) -> torch.Tensor:
+    """Whether [M, N] each program is done on each trace [T, N, 3], with nothing broken on the way."""
+    follower, (m, n) = Follower(0.0, 0.0), (len(programs), trace.shape[1])
+    rows = programs.repeat_interleave(n, 0)
+    memory = {name: torch.zeros(m * n, *shape) for name, shape in MEMORY.items()}
+    broken = torch.zeros(m * n, dtype=torch.bool)
+    for sample in trace:
+        found, memory = follower(torch.from_numpy(np.tile(sample, (m, 1)).astype(np.float32)), rows, memory)
+        broken |= found.violated
+    return (found.done & ~broken).reshape(m, n)
+
+
+@pytest.mark.parametrize(("kinds", "count"), [
+    ("train", 8), *(pytest.param(each, 60, marks=pytest.mark.slow) for each in ("train", "unseen", "deeper"))])
+def test_what_is_done_satisfies_the_formula(kinds: str, count: int) -> None:
+    """On witnesses, and on witnesses that are moved in time and space, many of which fail."""
+    where, rng, counts = world("linear"), np.random.default_rng(1), dict.fromkeys([(a, b) for a in (0, 1) for b in (
+        0, 1)], 0)
+    for index in range(count):
+        drawn = draw(where, family(kinds), 9, index)
+        formula = parse(drawn.formula, loaded(where.robot).signals, drawn.constants)
+        x, y, _ = (*drawn.place, 0.0)[:3]
+        ranked = search(ways_of(formula, where.dt, where.signal), (x, y, 0.0), straight(1.0, where.dt, True))[:8]
+        witness = signals(where, drawn.place, drawn.heading, drawn.commands)["base_pos_w"]
+        trace = np.stack([witness, *(perturbed(witness, rng) for _ in range(5))], 1)
+        done = followed(torch.from_numpy(np.stack([program(each) for each in ranked])), trace).any(0)
+        for k in range(trace.shape[1]):
+            value = robustness(formula, {"base_pos_w": trace[:, k]}, where.dt)[0]
+            assert value > -1e-6 or not done[k], (index, drawn.kind)
+            counts[int(value > 0), int(done[k])] += 1
+    assert counts[1, 1] > 2 * count and counts[0, 0] > count // 3  # both happen
+    assert counts[1, 0] <= 0.1 * counts[1, 1]  # another order or another time may satisfy it, too: seldom
+
+
+def perturbed(trace: np.ndarray, rng: Any) -> np.ndarray:
+    count = len(trace)
+    when = np.clip(np.round(np.arange(count) * rng.choice([0.9, 0.95, 1.0, 1.05]) + rng.integers(-3, 4)), 0, count - 1)
+    return np.asarray(trace[when.astype(int)] + [*rng.normal(0.0, 0.15, 2), 0.0])
+
+
+def test_distances_are_those_of_the_planner() -> None:
+    rng = np.random.default_rng(2)
+    points = rng.uniform(-3, 3, (50, 3))
+    for half, radius in (((0.0, 0.0, 0.0), 0.7), ((0.0, 0.0, 1000.0), 0.5), ((1.0, 0.5, 1000.0), 0.0)):
+        shape = Region("p", (0.3, -0.2, 0.1), half, radius, True)
+        row = torch.tensor([[*shape.center, *half, radius]]).expand(50, -1)
+        mine = signed_distance(torch.from_numpy(points).float(), row)
+        own = [distance((x, y, z), shape) for x, y, z in points.tolist()]
+        np.testing.assert_allclose(mine, own, atol=1e-4)
+
+
+def test_the_nearest_are_each_picked_once() -> None:
+    away = torch.tensor([[3.0, 1.0, 2.0, 1.0, 9.0, 8.0, 7.0, 6.0, 5.0, 4.0]])
+    picked = nearest(away)
+    assert picked.shape == (1, TOKENS, 10)
+    assert picked[0].float().argmax(-1).tolist() == [1, 3, 2, 0, 9, 8, 7, 6]
+    assert bool((picked.sum(-1) == 1).all())
+
+
+def test_a_stay_that_is_left_too_soon_begins_anew() -> None:
+    legs = np.zeros((LEGS, 12))
+    legs[0] = [0, 0, 0, 0, 0, 0, 1.0, 3, 0, 6, 1, 0]  # at the origin within 6 samples, for 3 more
+    row = torch.from_numpy(np.concatenate([legs.ravel(), np.full(LEGS * LEGS, -1e6), np.full(LEGS * LEGS, 1e6),
+                                           np.zeros(24 * 13)]).astype(np.float32))[None]
+    follower, memory = Follower(0.0, 0.0), {name: torch.zeros(1, *shape) for name, shape in MEMORY.items()}
+    hits = []
+    for x in (0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 0.0):
+        found, memory = follower(torch.tensor([[x, 0.0, 0.0]]), row, memory)
+        hits.append(int(found.hits))
+    assert hits == [0, 0, 0, 0, 0, 0, 1] and memory["hit"][0, 0] == 1 + 3
