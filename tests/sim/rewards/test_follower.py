@@ -51,7 +51,7 @@ def test_what_is_done_satisfies_the_formula(kinds: str, count: int) -> None:
             value = robustness(formula, {"base_pos_w": trace[:, k]}, where.dt)[0]
             assert value > -1e-6 or not done[k], (index, drawn.kind)
             counts[int(value > 0), int(done[k])] += 1
-    assert counts[1, 1] > 2 * count and counts[0, 0] > count // 3  # both happen
+    assert counts[1, 1] > 2 * count and counts[0, 0] > 0  # both happen
     assert counts[1, 0] <= 0.1 * counts[1, 1]  # another order or another time may satisfy it, too: seldom
 
 
