@@ -14,9 +14,9 @@ HORIZON_S, RATE_HZ = 6.0, 50.0
 SIGNALS = ("base_pos_w", "base_quat_w", "base_vel_w", "base_ang_vel_b", "height")
 
 
-def build_policy(gain: float = 5.0, mass: float = 0.0319) -> Any:
+def build_policy(gain: float = 5.0, mass: float = 0.0319, goal: str = "") -> Any:
     """Cascaded controller as a torch module; the clock is its memory. ``gain``: from tilt to rate, 1/s; ``mass``: of
-    the robot, kg."""
+    the robot, kg; ``goal``: signal of where to fly to, in place of A and B."""
     import torch
     from torch import nn
 
@@ -27,8 +27,9 @@ def build_policy(gain: float = 5.0, mass: float = 0.0319) -> Any:
         def forward(self, signals: dict[str, Any], memory: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
             tick = memory["tick"]
             first = (tick < 3.0 * RATE_HZ).float()[:, None]
-            goal = first * torch.tensor(CONSTANTS["a"]) + (1 - first) * torch.tensor(CONSTANTS["b"])
-            error = (goal - signals["base_pos_w"]).clamp(-0.6, 0.6)
+            there = first * torch.tensor(CONSTANTS["a"]) + (1 - first) * torch.tensor(CONSTANTS["b"])
+            there = signals[goal] if goal else there
+            error = (there - signals["base_pos_w"]).clamp(-0.6, 0.6)
             wanted = 2.5 * error - 2.2 * signals["base_vel_w"] + torch.tensor([0.0, 0.0, 9.81])
             w, x, y, z = signals["base_quat_w"].unbind(-1)
             rows = [  # columns of this matrix are the body axes in the world

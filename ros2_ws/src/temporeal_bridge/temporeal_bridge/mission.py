@@ -149,10 +149,12 @@ def check_numbers(name: str, first: int, count: int = 1) -> None:
 
 
 def own_signals(manifest: Manifest) -> dict[str, SignalSpec]:
-    """Signals that the controller makes itself: the mission's time, and the words that an operator types."""
-    spec = manifest.instruction
-    words = {} if spec is None or spec.fixed else {spec.signal: spec.spec}
-    return {**words, MISSION_TIME.name: MISSION_TIME}
+    """Signals that the controller makes itself: the mission's time, and the words or the program of what an operator
+    types."""
+    told = manifest.formulas
+    if told is None and manifest.instruction is not None and not manifest.instruction.fixed:
+        return {manifest.instruction.signal: manifest.instruction.spec, MISSION_TIME.name: MISSION_TIME}
+    return {**({} if told is None else {told.signal: told.spec}), MISSION_TIME.name: MISSION_TIME}
 
 
 def task_signals(robot: RobotSpec, interface: Interface) -> dict[str, SignalSpec]:

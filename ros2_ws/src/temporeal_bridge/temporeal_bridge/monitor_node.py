@@ -19,7 +19,8 @@ Topics, in the robot's namespace:
 
 Where the mission is said in words, the formula is that of the sentence that the controller answers for on
 ``policy/instruction`` (:mod:`temporeal_bridge.instruction.sentences`); the verdict then has it as ``instruction``, and
-of a failed mission ``why``, a sentence.
+of a failed mission ``why``, a sentence. Of a policy that takes formulas it is the formula that was typed, and the
+arena's.
 
 Verdicts on a user's own formula (`temporeal monitor --formula`) are published under ``monitor/own/...``, which no node
 reads.
@@ -45,9 +46,9 @@ from temporeal.sim.stl.language.queries import signals_in
 from temporeal_bridge.instruction.sentences import (
     TEXT,
     TOLD,
-    asked_for,
     fixed_text,
     formula_is_of_words,
+    is_told,
     lengths,
     meaning,
     mission_of,
@@ -103,7 +104,7 @@ class MonitorNode:
             transport.subscribe(topic.topic, topic.type, qos_named("deep" if topic.rate_hz > 0 else topic.qos),
                                 partial(self._on_state, i)) for i, topic in enumerate(interface.states)]
         transport.subscribe("mission", "std_msgs/msg/Header", QOS["latched"], self._on_mission)
-        if asked_for(manifest) is not None:
+        if is_told(manifest):
             transport.subscribe(TOLD, TEXT, QOS["latched"], self._on_instruction)
         self.robustness = transport.advertise(
             f"{topics}/robustness", "std_msgs/msg/Float64MultiArray", QOS["default"])
@@ -216,7 +217,8 @@ def make(args: argparse.Namespace, transport: Transport) -> MonitorNode:
     manifest, interface = load_manifest(args.artifact, args.trust), load_interface(
         robot, args.interface, args.signals)
     check_robot(manifest, robot, {**task_signals(robot, interface), **own_signals(manifest)})
-    reads = watched(robot.tool, interface.state) if formula_is_of_words(manifest) else signals_in(
+    reads = None if manifest.formulas is not None else watched(
+        robot.tool, interface.state) if formula_is_of_words(manifest) else signals_in(
         formula_of(manifest, robot, interface))
     return MonitorNode(transport, manifest, robot, interface, warn_below=args.warn_below, wanted=reads)
 

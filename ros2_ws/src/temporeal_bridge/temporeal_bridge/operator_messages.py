@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from temporeal_bridge.instruction.sentences import ASK, TOLD, plain_words
+from temporeal_bridge.instruction.sentences import ASK, TOLD
 from temporeal_bridge.mission import IDLE, NOT_RESET, MissionStatus, check_numbers, refused
 from temporeal_bridge.process.command_line import parser
 from temporeal_bridge.recording import records
@@ -184,7 +184,9 @@ def repeat(answers: Answers, outcome: Callable[[], Outcome | None], publish: Cal
 def meant(word: str, what: str | None) -> tuple[int, str]:
     """The mission's number and the sentence that belong to a request; ValueError where it takes another kind."""
     if word == "instruct":
-        return 0, plain_words(what or "")
+        if not (what or "").strip():
+            raise ValueError("the instruction is empty: a sentence, or a formula, of a policy that takes one")
+        return 0, what or ""
     if what is not None and not what.isdecimal():
         raise ValueError(f"{word} takes the number of a mission, got {what!r}")
     return int(what or 0), ""

@@ -15,9 +15,11 @@ refused with 2.
 Topics, in the robot's namespace:
 
 - ``mission/start`` (std_msgs/UInt64: number of the flight): in;
-- ``mission/instruction`` (std_msgs/String: a sentence, for the next missions): in; ``policy/instruction``
-  (std_msgs/String, latched, JSON: the sentence in force): out; of policies that take instructions
-  (:mod:`temporeal_bridge.controller.instructed`);
+- ``mission/instruction`` (std_msgs/String: a sentence or a formula, for the next missions): in; ``policy/instruction``
+  (std_msgs/String, latched, JSON: what is in force; of a formula its forecast and itinerary): out; of policies that
+  take instructions (:mod:`temporeal_bridge.controller.instructed`);
+- ``policy/forecast`` (std_msgs/String, 2 Hz, JSON: flight, t, forecast, hits, legs: P(satisfied) by now), of policies
+  that take formulas: out;
 - ``policy/step`` (std_msgs/Float64MultiArray: flight, step, missed steps before it, time since the first one [s], then
   for each state topic the :func:`~temporeal_bridge.interface.state_input.mark` of the message behind it), after every
   step, for :mod:`temporeal_bridge.replay.replay`: out;
@@ -53,7 +55,7 @@ from temporeal_bridge.controller.step_log import StepLog, step_log_path
 from temporeal_bridge.controller.step_schedule import StepSchedule
 from temporeal_bridge.controller.stepped_policy import SteppedPolicy
 from temporeal_bridge.controller.takeover import CATCH_UP_S, Successor, TakeoverError
-from temporeal_bridge.instruction.sentences import asked_for
+from temporeal_bridge.instruction.sentences import is_told
 from temporeal_bridge.interface.interface import Interface
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.interface.state_input import StateInput
@@ -71,6 +73,7 @@ from temporeal_bridge.transports.transport import QOS, Received, Transport, requ
 
 AFTER_HORIZON_S = 0.1  # the formula is decided by the sample at its horizon: fly a little longer
 DIAGNOSTICS_S = 1.0
+FORECAST_S = 0.5  # interval between forecasts on the way
 HELLO_S = 0.25  # interval between greetings to the guard, outside missions
 START_S = 2.0  # for the first state after a start
 AUTOSTART_S = 3.0  # from the guard's readiness: monitor and recorder, started beside, must see the mission begin
@@ -87,7 +90,8 @@ class Options:
         offer: what a successor shows the guard (:func:`temporeal_bridge.link.artifact_offer.offer`); empty: this
             controller is none.
         awake: rehearse steps (:class:`temporeal_bridge.process.rehearsal.Rehearsal`).
-        instruction: the first sentence that the policy is told; empty: it waits for one.
+        instruction: the first sentence, or formula, that the policy is told; empty: it waits for one.
+        require: least P(satisfied) of a formula; others are refused.
     """
 
     after: str = "stop"
@@ -96,10 +100,13 @@ class Options:
     offer: str = ""
     awake: bool = False
     instruction: str = ""
+    require: float = 0.0
 
     def __post_init__(self) -> None:
         if self.after not in ("stop", "silence"):
             raise ValueError(f"after is {self.after!r}; legal: stop, silence")
+        if not 0 <= self.require <= 1:
+            raise ValueError(f"require is a probability from 0 to 1, got {self.require:g}")
 
 
 class PolicyNode:
@@ -113,19 +120,19 @@ class PolicyNode:
         manifest = artifact.manifest
         self.transport, self.robot, self.interface, self.link = transport, robot, interface, link
         self.mode = "waiting"
+        reads = [signal.name for signal in manifest.signals]
+        self.state = StateInput(transport, robot, interface, wanted=reads, pictures=reads)
         self.told = Instructed(
-            transport, manifest, robot, interface, options.instruction,
+            transport, artifact, robot, interface, options.instruction,
             changeable=lambda: "" if self.mode in ("waiting", "ready") else self.mode,
-            refuse=lambda why: self.announcements.event(self.mode, -1, "instruction", why))
+            refuse=lambda why: self.announcements.event(self.mode, -1, "instruction", why),
+            state=lambda: self.state.newest() if self.state.complete else None, require=options.require)
         self.policy = SteppedPolicy(artifact, self.told)
         self.after, self.autostart = options.after, options.autostart
         self.identity, self.period = identity(manifest), 1.0 / manifest.rate_hz
         self.schedule = StepSchedule(self.period, 1.0 / interface.states[0].rate_hz)
         self.rehearsal = Rehearsal(self.period, options.awake and isinstance(artifact, Artifact))
-        self.steps = round((manifest.horizon_s + AFTER_HORIZON_S) * manifest.rate_hz) + 1
-        reads = [signal.name for signal in manifest.signals]
-        self.state = StateInput(transport, robot, interface, wanted=reads, pictures=reads)
-        self.announcements = Announcements(transport, self.policy.chunks is not None)
+        self.announcements = Announcements(transport, self.policy.chunks is not None, manifest.formulas is not None)
         transport.subscribe("mission/start", "std_msgs/msg/UInt64", QOS["default"], self._on_start)
         self.flight, self.flights = FlightFigures(-1), deque[FlightFigures](maxlen=FLIGHTS)
         self.step_log = None if options.step_log is None else StepLog(options.step_log)
@@ -142,6 +149,7 @@ class PolicyNode:
         self.ready_since = inf
         self.next_hello = transport.monotonic()
         self.next_report = self.next_hello + DIAGNOSTICS_S
+        self.next_forecast = self.next_hello
 
     # modes
 
@@ -177,10 +185,13 @@ class PolicyNode:
 
     def begin(self, number: int) -> None:
         """Start a mission: its time zero is the next control step."""
+        if why := self.told.begin():
+            self.autostart = False
+            return self._drop(number, f"mission {number} is not started: {why}")
         self.policy.artifact.reset()
         if self.flights:
             self.flights[-1].close()
-        self.flight = FlightFigures(number, instruction=self.told.text)
+        self.flight = FlightFigures(number, instruction=self.told.text, planned=self.told.figures())
         self.flights.append(self.flight)
         self.mode, self.autostart = "starting", False
         self.schedule.restart(self.transport.monotonic())
@@ -296,6 +307,7 @@ class PolicyNode:
 
     def _look_ready(self) -> None:
         if self.mode == "waiting" and self.state.complete and not self.told.missing:
+            self.told.look()
             self.mode = "ready"
 
     def _succeed(self, successor: Successor) -> None:
@@ -334,6 +346,15 @@ class PolicyNode:
             self.state.read_pictures()  # now there is time for it
             if self.rehearsal.due(now):
                 self._rehearse()
+            elif now >= self.next_forecast:
+                self._forecast(now)
+
+    def _forecast(self, now: float) -> None:
+        """How likely the mission is by now, of a policy that takes formulas; outside of the control period's work."""
+        self.next_forecast = now + FORECAST_S
+        if self.told.flown is not None and self.in_charge:
+            said = self.told.flown.update(self.state.newest())
+            self.announcements.forecast({"flight": self.flight.number, "t": now - self.first, **said})
 
     def _rehearse(self) -> None:
         """The next step's work on the newest state, without effect; errors are ignored."""
@@ -366,7 +387,7 @@ class PolicyNode:
             self.rehearsal.plan(self.schedule.next - self.period, took)
             if self.in_charge and self.step_log is not None:
                 self.step_log.add(steps - 1, self.schedule.next, command, signals)
-            if self.flight.steps >= self.steps:
+            if self.flight.steps >= round((self.told.horizon_s + AFTER_HORIZON_S) / self.period) + 1:
                 self._send(datagrams.END, text=self.after)
                 self._over("")
 
@@ -375,6 +396,7 @@ class PolicyNode:
         if not sent:
             return
         age = self.transport.monotonic() - self.state.paced.at
+        self.flight.first_s = self.flight.first_s or age
         if self.state.paced.at > self.schedule.used:
             self.flight.latency_s.append(age)
             self.latency_s.append(age)
@@ -445,11 +467,11 @@ def make(args: argparse.Namespace, transport: Transport) -> PolicyNode:
                             "begin with it. End the controller in charge while the robot rests, then start this one")
     artifact = (load_artifact(args.artifact, robot, interface, args.trust) if args.worker is None else
                 connect_worker(args.artifact, robot, interface, args.worker, transport.monotonic, args.trust))
-    if args.takeover and asked_for(artifact.manifest) is not None:
+    if args.takeover and is_told(artifact.manifest):
         raise TakeoverError("--takeover with a policy that takes instructions: a mission must begin with it")
     path = link_path(args, transport)
     options = Options(args.after, args.start, step_log_path(path), offer(args.artifact) if args.takeover else "",
-                      args.awake, args.instruction)
+                      args.awake, args.instruction, args.require)
     node = PolicyNode(transport, artifact, robot, interface, SocketController(path), options)
     if args.peer_timeout > 0:
         require_peer(transport, node.state.endpoints[0], args.peer_timeout)
@@ -468,7 +490,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.add_argument("--start", action="store_true",
                          help=f"start a mission {AUTOSTART_S:g} s after the guard is ready")
     options.add_argument("--instruction", default="", metavar="SENTENCE",
-                         help="what the policy is told, until mission/instruction says something else")
+                         help="what the policy is told, or the formula that it flies, until mission/instruction says "
+                              "something else")
+    options.add_argument("--require", type=float, default=0.0, metavar="P",
+                         help="refuse formulas with a lower forecast of P(satisfied)")
     options.add_argument("--after", default="stop", choices=("stop", "silence"),
                          help="after the mission: the robot's stop action, or silence (default: %(default)s)")
     options.add_argument("--peer-timeout", type=float, default=10.0,

@@ -17,14 +17,20 @@ NUMBERS, TEXT, HEALTH = (
 
 
 class Announcements:
-    """The controller's topics. ``chunks``: whether its policy gives some."""
+    """The controller's topics. ``chunks``: whether its policy gives some; ``forecasts``: whether it takes formulas."""
 
-    def __init__(self, transport: Transport, chunks: bool) -> None:
+    def __init__(self, transport: Transport, chunks: bool, forecasts: bool = False) -> None:
         self.transport = transport
         self.health = transport.advertise("/diagnostics", HEALTH, QOS["default"])
         self.steps = transport.advertise("policy/step", NUMBERS, QOS["default"])
         self.events = transport.advertise("policy/event", TEXT, QOS["default"])
         self.chunks = transport.advertise("policy/chunk", NUMBERS, QOS["default"]) if chunks else None
+        self.forecasts = transport.advertise("policy/forecast", TEXT, QOS["default"]) if forecasts else None
+
+    def forecast(self, content: Mapping[str, Any]) -> None:
+        """How likely the mission is by now."""
+        if self.forecasts is not None:
+            self._publish(self.forecasts, messages.record(TEXT)(data=json.dumps(dict(content))))
 
     def event(self, mode: str, flight: int, code: str, reason: str) -> None:
         """Mission ``flight`` does not begin, or does not go on."""

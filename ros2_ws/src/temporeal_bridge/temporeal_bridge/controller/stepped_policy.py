@@ -58,7 +58,7 @@ class SteppedPolicy:
                 self.artifact.rehearse(self._at(step, signals))
 
     def _at(self, step: int, signals: Signals) -> Signals:
-        words = {} if self.told is None else self.told.signals
+        words = {} if self.told is None else self.told.reads(signals)
         return {**signals, **words, MISSION_TIME.name: np.asarray(step * self.period, dtype=np.float32)}
 
     def note(self, step: int, marks: Sequence[int]) -> None:

@@ -1,4 +1,5 @@
 """What an operator types, checked: words of the artifact's vocabulary, a formula for the monitor, objects that exist.
+Of policies that take formulas: :mod:`temporeal_bridge.instruction.typed_formulas`.
 
 A sentence is checked where it enters (``temporeal deploy``, the operator's message) and again by the controller, which
 answers for the policy, and the monitor, which answers for the formula.
@@ -7,10 +8,11 @@ answers for the policy, and the monitor, which answers for the formula.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from math import isfinite
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +23,7 @@ from temporeal.sim.stl.instructions import formulas, grammar
 from temporeal.sim.stl.instructions.grammar import Instruction
 from temporeal.sim.stl.instructions.vocabulary import InstructionError, Vocabulary, words_of
 from temporeal.sim.stl.language.queries import horizon
+from temporeal_bridge.instruction.typed_formulas import canonical, typed
 from temporeal_bridge.interface.interface import Interface
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.transport import Received
@@ -34,6 +37,11 @@ def asked_for(manifest: Manifest) -> InstructionSpec | None:
     """The instruction that the policy must be given; None: it takes none, or was exported with one."""
     spec = manifest.instruction
     return None if spec is None or spec.fixed else spec
+
+
+def is_told(manifest: Manifest) -> bool:
+    """Whether somebody must say what a mission is: in words, or by a formula."""
+    return asked_for(manifest) is not None or manifest.formulas is not None
 
 
 @cache
@@ -58,6 +66,11 @@ def plain_words(text: str) -> str:
     return " ".join(words_of(text[:LONGEST]))
 
 
+def one_form(manifest: Manifest, text: str) -> str:
+    """What was typed, as it is published and compared."""
+    return plain_words(text) if manifest.formulas is None else canonical(text)
+
+
 def formula_is_of_words(manifest: Manifest) -> bool:
     """Whether the mission's formula follows from the sentence; else the artifact's formula is for all sentences."""
     return manifest.instruction is not None and manifest.instruction.grammar == TABLETOP
@@ -65,7 +78,7 @@ def formula_is_of_words(manifest: Manifest) -> bool:
 
 def needs_words(manifest: Manifest) -> bool:
     """Whether there is no formula before somebody has given an instruction."""
-    return formula_is_of_words(manifest) and asked_for(manifest) is not None
+    return manifest.formulas is not None or (formula_is_of_words(manifest) and asked_for(manifest) is not None)
 
 
 def meaning(manifest: Manifest, text: str) -> Instruction | None:
@@ -118,6 +131,8 @@ def check_present(manifest: Manifest, text: str, carried: Collection[str]) -> No
 
 def mission_of(manifest: Manifest, robot: RobotSpec, interface: Interface, text: str) -> Manifest:
     """:func:`told`, and what it names is there: the mission of a monitor and of a controller on ``interface``."""
+    if manifest.formulas is not None:
+        return typed(manifest, robot, interface, text).mission
     found = told(manifest, robot, text)
     check_present(manifest, text or fixed_text(manifest), interface.state)
     return found
@@ -138,6 +153,9 @@ def missions_of(manifest: Manifest, robot: RobotSpec, interface: Interface, text
 
 def require_words(manifest: Manifest, texts: Sequence[str]) -> Sequence[str]:
     """``texts``; InstructionError where the policy must be told something and they are none."""
+    if manifest.formulas is not None and not texts:
+        raise InstructionError(f"the policy {manifest.name!r} flies the formula that it is given: --formula "
+                               "mission.yaml, with the keys formula and constants")
     if asked_for(manifest) is not None and not texts:
         raise InstructionError(f"the policy {manifest.name!r} must be told what to do: --instruction "
                                "\"push the red cube into the tray\", for example")
@@ -154,9 +172,9 @@ def message(text: str) -> bytes:
     return messages.encode(TEXT, messages.record(TEXT)(data=text))
 
 
-def answer(text: str) -> bytes:
-    """The controller's answer on :data:`TOLD`: JSON with the sentence in force."""
-    return message(json.dumps({"instruction": text}))
+def answer(text: str, about: Mapping[str, Any] | None = None) -> bytes:
+    """The controller's answer on :data:`TOLD`: JSON with what is in force, and what it says ``about`` it."""
+    return message(json.dumps({"instruction": text, **(about or {})}))
 
 
 def text_of(received: Received) -> str:

@@ -32,9 +32,9 @@ from temporeal_bridge.transports.transport import QOS, resolve_name
 
 NODE_TOPICS = (
     "mission", "mission/start", "mission/stop", "mission/reset", "mission/instruction", "estop", "guard/command",
-    "guard/event", "guard/swap", "guard/artifact", "policy/step", "policy/chunk", "policy/event", "policy/instruction",
-    "monitor/robustness", "monitor/drift",
-    "monitor/verdict", "sim/episode", "sim/instruction", "sim/reset", "sim/fault", "sim/fault_active", "/diagnostics")
+    "guard/event", "guard/swap", "guard/artifact", "policy/step", "policy/chunk", "policy/event", "policy/forecast",
+    "policy/instruction", "monitor/robustness", "monitor/drift", "monitor/verdict", "sim/episode", "sim/instruction",
+    "sim/reset", "sim/fault", "sim/fault_active", "/diagnostics")
 """Topics of the nodes themselves, in the robot's namespace."""
 BY_NAME = ("joint_state",)  # codecs whose rows may share a topic: each finds its own values by name
 ROUND_TRIP = 1e-5  # of a command's range: largest change by encode and decode; float32 rounds by 1e-7

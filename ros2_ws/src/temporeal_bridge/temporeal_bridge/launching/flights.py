@@ -25,7 +25,7 @@ from temporeal.robots.artifact.loading import load_manifest
 from temporeal.robots.artifact.manifest import ArtifactError, Manifest
 from temporeal.robots.spec import RobotSpec, load_robot
 from temporeal_bridge.controller import mailbox
-from temporeal_bridge.instruction.sentences import asked_for, formula_is_of_words, plain_words, require_words, told
+from temporeal_bridge.instruction.sentences import formula_is_of_words, is_told, mission_of, one_form, require_words
 from temporeal_bridge.interface.interface import Interface
 from temporeal_bridge.interface.loading import interface_file, load_interface
 from temporeal_bridge.launching.conductor import (
@@ -163,7 +163,7 @@ def fly(artifact: Path, plan: FlightPlan, out: Path, progress: Progress | None =
         started.append(recorder)
         seeds = list(range(plan.seed, plan.seed + plan.flights))
         rows, fault = conduct(bus, pilots, recorder, seeds, manifest.horizon_s, launch, progress,
-                              [plain_words(text) for text in plan.instructions if asked_for(manifest) is not None])
+                              [one_form(manifest, text) for text in plan.instructions if is_told(manifest)])
     finally:
         end(started)
         for pilot in pilots:
@@ -238,8 +238,9 @@ def complete(
 ) -> None:
     """Add the controller's figures and the judgement of the true trajectory to a row. It is judged by what the flight
     was told."""
-    if manifest.instruction is not None:
-        manifest = told(manifest, robot, row.get("instruction", "")) if row.get("instruction") else untold(manifest)
+    if manifest.instruction is not None or manifest.formulas is not None:
+        said = row.get("instruction", "")
+        manifest = mission_of(manifest, robot, interface, said) if said else untold(manifest)
     row["robustness_lower"] = row.get("lower")
     row |= {key: flight.get(key) for key in ("latency_ms", "missed", "limited", "steps")}
     if row["verdict"] == FAILED:

@@ -17,6 +17,7 @@ RECORDED_TOPICS = (
     ("policy/step", "std_msgs/msg/Float64MultiArray", QOS["deep"]),
     ("policy/chunk", "std_msgs/msg/Float64MultiArray", QOS["deep"]),
     ("policy/event", "std_msgs/msg/String", RARE),
+    ("policy/forecast", "std_msgs/msg/String", QOS["deep"]),
     ("guard/command", "std_msgs/msg/Float64MultiArray", QOS["deep"]),
     ("guard/swap", "std_msgs/msg/Float64MultiArray", QOS["deep"]),
     ("guard/event", "std_msgs/msg/String", RARE),

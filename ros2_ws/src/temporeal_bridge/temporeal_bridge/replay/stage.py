@@ -191,7 +191,7 @@ class ReplayStage:
             self.link.waits.add(datagrams.END)
         if self.chunks is not None and self.made is not None:
             self.chunks.load(recorded.chunks, self.made[flight])
-        if policy.told.spec is not None:
+        if policy.told.told:
             policy.told.take(recorded.verdict.get("instruction", ""))
         policy.begin(recorded.number)
         policy.schedule.used -= 1.0  # the state that comes now is newer

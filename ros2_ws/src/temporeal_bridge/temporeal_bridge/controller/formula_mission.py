@@ -1,0 +1,124 @@
+"""A typed formula as a controller flies it: planned from where the robot is, refused where that is hopeless, forecast.
+
+numpy and onnxruntime: the search orders the places, the artifact's judge says how likely each order is, and the policy
+reads the best one as a row of numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from temporeal.robots.artifact.formulas import HIT, TICK
+from temporeal.robots.artifact.runtime import Artifact
+from temporeal.sim.stl.instructions.vocabulary import InstructionError
+from temporeal.sim.stl.itineraries.itinerary import Itinerary, Leg
+from temporeal.sim.stl.itineraries.moving import Floats, moved, placed, shifts
+from temporeal.sim.stl.itineraries.on_the_way import chance_left
+from temporeal.sim.stl.itineraries.planner import Plan, plan, reading
+from temporeal.sim.stl.itineraries.program import BIG, LEGS
+from temporeal.sim.stl.itineraries.regions import Numbers
+from temporeal.sim.stl.itineraries.search import straight
+from temporeal_bridge.instruction.typed_formulas import Typed, formulas_of, where
+
+Signals = Mapping[str, np.ndarray]
+NO_ORDER = """\
+no order of the places is in time from here, {point} m, at {speed:g} m/s: give more time, or start nearer"""
+
+
+class FormulaMission:
+    """One mission.
+
+    Args:
+        require: P(satisfied) below which it is refused. read_s: what reading the formula took [s].
+
+    Attributes:
+        found: its plan; None: there was no state yet. forecast: P(satisfied) when it was planned. left: now.
+        planned_s: what planning took [s].
+    """
+
+    def __init__(self, artifact: Artifact, typed: Typed, require: float = 0.0, read_s: float = 0.0) -> None:
+        self.artifact, self.typed, self.require = artifact, typed, require
+        self.of, self.dt = formulas_of(artifact.manifest), 1.0 / artifact.manifest.rate_hz
+        self.found: Plan | None = None
+        self.forecast = self.left = float("nan")
+        self.read_s, self.planned_s = read_s, 0.0
+        self.row: Floats = np.zeros(self.of.size, np.float32)
+        self.by: dict[str, Floats] = {}
+        self.centers: dict[str, np.ndarray] = {}
+
+    @property
+    def steps(self) -> int:
+        """Control steps until the formula is decided."""
+        return round(self.typed.mission.horizon_s / self.dt)
+
+    def plan(self, signals: Signals) -> None:
+        """Plan from where the robot and what moves are now. InstructionError: it is not flown."""
+        began = perf_counter()
+        self.centers = {name: np.asarray(signals[name], float).copy() for name in self.typed.bound}
+        point = numbers(signals[self.of.position])
+        found = plan(placed(self.typed.ways, self.centers), point, straight(self.of.speed, self.dt, self.of.per_axis),
+                     self.artifact.judged)
+        if found is None:
+            raise InstructionError(NO_ORDER.format(point=", ".join(f"{x:.2f}" for x in point), speed=self.of.speed))
+        if len(found.itinerary.legs) > LEGS:
+            raise InstructionError(f"the formula goes to {len(found.itinerary.legs)} places in turn; at most {LEGS} "
+                                   "are legal")
+        forecast = reading(found.chance, self.of.calibration)
+        if forecast < self.require:
+            raise InstructionError(f"P(satisfied) is {forecast:.2f}, {self.require:g} is required. The best itinerary: "
+                                   + "; ".join(lines(found, self.dt)))
+        self.found, self.row, self.by, self.forecast, self.left = found, found.program, shifts(found.itinerary), \
+            forecast, forecast
+        self.planned_s = perf_counter() - began
+
+    def reads(self, signals: Signals) -> dict[str, np.ndarray]:
+        """What the policy reads of the mission: the program, its regions where their signals say that they are."""
+        return {self.of.signal: self.now(signals)}
+
+    def now(self, signals: Signals) -> Floats:
+        """The program [SIZE]."""
+        if not self.by:
+            return self.row
+        return moved(self.row, self.by, {name: signals[name] - self.centers[name] for name in self.by})
+
+    def update(self, signals: Signals) -> dict[str, Any]:
+        """The forecast as it is now, given the policy's memory; places that were hit, of how many."""
+        if self.found is None:
+            return {}
+        memory = self.artifact.memory
+        hits = memory[HIT][0]
+        chance = chance_left(self.found.itinerary, self.now(signals), numbers(signals[self.of.position]),
+                             float(memory[TICK][0]), hits, self.artifact.judged)
+        self.left = reading(chance, self.of.calibration)
+        return {"forecast": self.left, "hits": int((hits > 0).sum()), "legs": len(self.found.itinerary.legs)}
+
+    def said(self) -> dict[str, Any]:
+        """What the operator is told, besides the mission itself."""
+        if self.found is None:
+            return {}
+        return {"forecast": self.forecast, "itinerary": lines(self.found, self.dt), "notes": list(self.typed.notes),
+                "read_ms": 1e3 * self.read_s, "planned_ms": 1e3 * self.planned_s}
+
+
+def numbers(point: Any) -> Numbers:
+    """A position [3] as plain numbers."""
+    x, y, z = map(float, point)
+    return x, y, z
+
+
+def lines(found: Plan, dt: float) -> list[str]:
+    """The itinerary in words, a place each."""
+    return [leg_line(k, leg, found.itinerary, found.chances, dt) for k, leg in enumerate(found.itinerary.legs)]
+
+
+def leg_line(k: int, leg: Leg, found: Itinerary, chances: Sequence[float], dt: float) -> str:
+    """One place in words: where, when, for how long, how likely."""
+    place = "anywhere" if leg.region is None else f"at {where(leg.region)}"
+    until = "" if leg.high >= BIG else f" to {leg.high * dt:g}"
+    stay = f", for {leg.hold * dt:g} s" if leg.hold else ""
+    chance = f", P {chances[k]:.2f}" if k < len(chances) else ""
+    return f"{place} after {found.times[k] * dt:.1f} s ({leg.low * dt:g}{until} s){stay}{chance}"
