@@ -6,10 +6,11 @@ only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from temporeal.sim.stl.itineraries.regions import FORMS, NotARegion, Region, regions
-from temporeal.sim.stl.planning.alternative import Alternative
+from temporeal.sim.stl.language.propositional import And
+from temporeal.sim.stl.planning.alternative import Alternative, Keep
 from temporeal.sim.stl.planning.arrivals import never_empty, with_arrivals
 from temporeal.sim.stl.planning.difference_constraints import Ints
 
@@ -49,6 +50,7 @@ class Asked:
 def asked(alternative: Alternative) -> Asked:
     """The ``alternative`` as regions; a :class:`NotARegion` where it asks for anything else, or for two places at one
     time."""
+    alternative, keeps = _without_bans(alternative)
     found = with_arrivals(alternative)
     n, d = found.variables, found.bounds
     wanted: list[dict[Region, None]] = [{} for _ in range(n + 1)]
@@ -56,7 +58,7 @@ def asked(alternative: Alternative) -> Asked:
     for reach in found.reaches:
         wanted[reach.variable].update(dict.fromkeys(regions(reach.predicate)))
         texts[reach.variable].append(str(reach.predicate))
-    holds, keeps = [0] * (n + 1), list[Interval]()
+    holds = [0] * (n + 1)
     for keep in found.keeps:
         start, end = (keep.start.variable, keep.start.offset), (keep.end.variable, keep.end.offset)
         own = tuple(regions(keep.predicate))
@@ -77,3 +79,21 @@ def asked(alternative: Alternative) -> Asked:
                    for v in range(n + 1))
     return Asked(tuple(next(iter(places), None) for places in wanted), tuple(holds), tuple(keeps), d,
                  ((), *before[1:]), found.samples)
+
+
+def _without_bans(alternative: Alternative) -> tuple[Alternative, list[Interval]]:
+    """``alternative`` without what is to be kept out of between two known times, and those intervals.
+
+    Where such an interval begins after the start nobody has to arrive anywhere: it is no leg.
+    """
+    keeps, bans = list[Keep](), list[Interval]()
+    for keep in alternative.keeps:
+        known = keep.start.variable == keep.end.variable == 0 and keep.start.offset > 0
+        parts = keep.predicate.args if isinstance(keep.predicate, And) else (keep.predicate,)
+        own = [tuple(regions(part)) for part in parts] if known else []
+        away = [k for k, found in enumerate(own) if all(not region.inside for region in found)]
+        bans += [Interval(region, (0, keep.start.offset), (0, keep.end.offset)) for k in away for region in own[k]]
+        rest = tuple(part for k, part in enumerate(parts) if k not in away)
+        if rest:
+            keeps.append(keep if not away else replace(keep, predicate=And(rest) if len(rest) > 1 else rest[0]))
+    return replace(alternative, keeps=tuple(keeps)), bans

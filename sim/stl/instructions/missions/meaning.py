@@ -133,7 +133,7 @@ def mission(clauses: Iterable[Clause], lasts: float | None = None) -> Mission:
     if not any(map(_open, found)):
         lasts = None
     end = _checked_end(found, lasts)
-    found = tuple(dict.fromkeys(_bans(_whole(each, end) for each in found)))
+    found = tuple(dict.fromkeys(_joined(_whole(each, end) for each in found)))
     return Mission(found, end if any(map(_open, found)) and duration(found) != end else None)
 
 
@@ -197,7 +197,7 @@ def _checked_end(clauses: tuple[Clause, ...], lasts: float | None) -> float:
 
 
 def _together(clauses: Iterable[Clause]) -> Iterator[Clause]:
-    """``clauses``, those that say one thing as one: visits of one window in any order, bans at one time."""
+    """``clauses``, those that say one thing as one: visits of one window in any order."""
     routes: dict[tuple[float, float], Leg] = {}
     rest: list[Clause] = []
     for clause in clauses:
@@ -220,15 +220,25 @@ def _leg(leg: Leg) -> Leg:
     return Leg(every, leg.low, leg.high, leg.how if len(every) > 1 else "")
 
 
-def _bans(clauses: Iterable[Clause]) -> Iterator[Clause]:
-    """``clauses``, bans at one time as one."""
-    bans: dict[tuple[float, float] | None, tuple[Place, ...]] = {}
-    for clause in clauses:
-        if isinstance(clause, Ban):
-            bans[clause.window] = tuple(dict.fromkeys((*bans.get(clause.window, ()), *clause.places)))
-        else:
-            yield clause
-    yield from (Ban(places, window) for window, places in bans.items())
+def _joined(clauses: Iterable[Clause]) -> Iterator[Clause]:
+    """``clauses``, bans at one time as one, and guards with one key and time."""
+    found = list(clauses)
+    guards = [clause for clause in found if isinstance(clause, Guard)]
+    bans = [clause for clause in found if isinstance(clause, Ban)]
+    for clause in found:
+        match clause:
+            case Guard(_, key, high):
+                alike = (guard.closed for guard in guards if (guard.key, guard.high) == (key, high))
+                yield Guard(_grouped(alike), key, high)
+            case Ban(_, window):
+                yield Ban(_grouped(ban.places for ban in bans if ban.window == window), window)
+            case _:
+                yield clause
+
+
+def _grouped(rows: Iterable[tuple[Place, ...]]) -> tuple[Place, ...]:
+    """The places of ``rows``, each once, in the order of what is forbidden."""
+    return tuple(sorted(dict.fromkeys(place for row in rows for place in row), key=lambda place: (ENTER, OVER, LEAVE).index(place.what)))
 
 
 def ways(clause: Clause) -> int:
@@ -260,6 +270,9 @@ def _check(clause: Clause) -> None:
         case Guard(closed, key):
             if any(place.name == key for place in closed):
                 raise MissionError(f"{words(key)} cannot be closed until it is visited itself")
+        case Ban(places, window) if window and window[0] and any(place.what == LEAVE for place in places):
+            raise MissionError("what is not to be left is not left from the start on: say 'for 10 s' at most, or how long "
+                               "to stay there, as 'stay at red for 3 s within 20 s'")
         case Response(trigger, answer) if trigger == answer.place and not answer.stay:
             raise MissionError(f"whoever is at {words(trigger)} is there: name another place as the answer")
 

@@ -42,8 +42,8 @@ PHRASES: dict[str, str] = {
     "FINALLY": "finally | at the end | lastly | last of all | in the end",
     "LAST": "last | as last | at last",
     "OR": "or | or else",
-    "EITHER": "either | both | please | should | must | shall | ever | robot | always | also | but | afterwards too | there | again | at any "
-              "time",
+    "EITHER": "either | both | please | should | must | shall | ever | robot | always | also | but | afterwards too | "
+              "there | again | at any time",
     "ANY_ORDER": "in any order | in whatever order | in whichever order | in either order | in no particular order | "
                  "any order | order does not matter",
     "WITHIN": "within | in | in at most | in under | in less than | within at most | inside of | for at most | in up "
@@ -201,8 +201,9 @@ def _number(row: Sequence[Mark], at: int, text: str) -> tuple[int, float]:
     value, size, last = 0.0, 0, float("inf")
     for k, mark in enumerate(row[at: at + 5]):
         number = NUMBERS.get(mark.text)
-        if mark.text == "and" and last == 100.0 and any(NUMBERS.get(m.text, 100.0) < 100.0 for m in row[at + k + 1:][:1]):
-            size += 1  # a hundred and twenty
+        below = [NUMBERS.get(after.text, 100.0) < 100.0 for after in row[at + k + 1: at + k + 2]]
+        if mark.text == "and" and last == 100.0 and below == [True]:  # a hundred and twenty
+            size += 1
             continue
         if number == 100.0 and size and 0 < value < 10:
             value, last = value * 100.0, 100.0
