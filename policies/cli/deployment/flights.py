@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from temporeal.policies.cli.deployment.missions import shown
+
 if TYPE_CHECKING:
     from temporeal_bridge.launching.flights import FlightReport
     from temporeal_bridge.process.children import Process
@@ -27,7 +29,8 @@ def flight_line(row: Mapping[str, Any]) -> str:
 def told(row: Mapping[str, Any]) -> str:
     """What the flight was told, and why it failed, where that is known."""
     why = f": {row['why']}" if row.get("why") else ""
-    return f" ({row['instruction']}){why}" if row.get("instruction") else ""
+    likely = "" if row.get("forecast") is None else f", P {row['forecast']:.2f}"
+    return f" ({shown(str(row['instruction']))}{likely}){why}" if row.get("instruction") else ""
 
 
 def flight_table(flights: Sequence[Mapping[str, Any]]) -> str:

@@ -18,6 +18,7 @@ from temporeal.policies.cli.deployment.flights import (
     told,
     unjudged_flights,
 )
+from temporeal.policies.cli.deployment.missions import check_require, forecast_lines, texts
 from temporeal.policies.cli.deployment.nodes import node_arguments, run_nodes, worker_folder
 from temporeal.policies.cli.deployment.output_folder import DEFAULT, own_folder
 from temporeal.policies.cli.deployment.requirements import needs_bridge, needs_training
@@ -36,6 +37,9 @@ own bus, with the goals and objects of the task that the artifact was trained on
 and by the true trajectory.
 A policy that is told what to do in words gets --instruction; with --sim several are flown in turn. The monitor watches
 the sentence's own formula and says why a mission failed.
+A policy that was trained for any formula (algo=generalist) gets --formula, a YAML file with the keys formula and
+constants; with --sim several are flown in turn. It is planned where the robot is, P(satisfied) and the itinerary are
+said before it is flown, and --require P refuses what is less likely. The monitor watches that formula, and the arena's.
 Settings are those of the group deploy: deploy=dds (no ROS needed) or deploy=rclpy, deploy.namespace=/cf1, ...
 
 Read "Flying a real machine" in the README before you fly one.
@@ -52,6 +56,7 @@ Example:
   temporeal deploy outputs/artifact --trust team.pem.pub deploy.namespace=/cf1
   temporeal deploy outputs/reach deploy.namespace=/arm1 deploy.signals=goal.yaml
   temporeal deploy outputs/vla --sim --instruction "push the red cube into the tray"
+  temporeal deploy outputs/any --sim --formula mission.yaml --require 0.8
 """
 
 
@@ -70,6 +75,10 @@ def parser() -> Parser:
                    help="with --sim: how the robot differs from its spec (docs/how-to/crossing-the-gap.md)")
     p.add_argument("--instruction", action="append", default=[], metavar="SENTENCE",
                    help="what the policy is told; with --sim repeatable, for the flights in turn")
+    p.add_argument("--formula", action="append", default=[], type=Path, metavar="MISSION.yaml",
+                   help="what a policy that flies any formula flies; with --sim repeatable, for the flights in turn")
+    p.add_argument("--require", type=float, default=0.0, metavar="P",
+                   help="refuse formulas whose forecast of P(satisfied) is lower (%(default)s)")
     p.add_argument("--trust", type=Path, metavar="PUB.pem",
                    help="public key: refuse an artifact that its owner did not sign (temporeal export --sign)")
     p.add_argument("--out", type=Path, metavar="FOLDER", help="logs, recording, summaries (outputs/deploy/<time>)")
@@ -87,7 +96,9 @@ def run(argv: Sequence[str]) -> int:
     if options.sim:
         check_sim(options)
     run_folders.check_writable(options.out or DEFAULT)
-    robot = artifacts.load_artifact(options.artifact, options.trust).manifest.robot
+    check_require(options.require)
+    manifest = artifacts.load_artifact(options.artifact, options.trust).manifest
+    options.instruction, robot = texts(options, manifest), manifest.robot
     if not options.sim:
         check_real(options, deploy, robot)
     with own_folder(options.out) as out:
@@ -131,8 +142,9 @@ def simulate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> 
                 robot, options.flights, options.parallel, options.seed, interface=deploy["interface"],
                 spread=options.spread, transport=deploy["transport"],
                 signals=None if deploy["signals"] is None else Path(deploy["signals"]),
-                instructions=tuple(options.instruction), hidden=options.hidden)
-            report = fly(options.artifact, plan, out, None if options.json else lambda row: say(flight_line(row)))
+                instructions=tuple(options.instruction), hidden=options.hidden, require=options.require)
+            report = fly(options.artifact, plan, out, None if options.json else lambda row: say(flight_line(row)),
+                         None if options.json else lambda seed, told: say("\n".join(forecast_lines(seed, told))))
     except TransportError as error:
         raise BadInput(str(error)) from error
     if options.json:
@@ -140,7 +152,9 @@ def simulate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> 
     elif report.flown:
         say(flight_table(report.flights))
         latency = ", ".join(f"{key} {value:.2f} ms" for key, value in report.latency_ms.items() if value is not None)
-        say(f"satisfied {report.satisfied} of {len(report.flights)}; state to command {latency}\n"
+        took = [row["formula_to_command_ms"] for row in report.flights if "formula_to_command_ms" in row]
+        first = f"; formula to first command {max(took):.0f} ms at most" if took else ""
+        say(f"satisfied {report.satisfied} of {len(report.flights)}; state to command {latency}{first}\n"
             f"recorded: {report.bag}")
     if report.fault or not report.flown:
         complain(f"temporeal: {shortfall(report)}; logs: {out}")
@@ -160,6 +174,7 @@ def operate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> i
     nodes = node_arguments(deploy, robot, options.artifact, out, bag, folder, options.trust)
     for sentence in options.instruction:
         nodes["policy_node"] += ["--instruction", sentence]
+    nodes["policy_node"] += ["--require", str(options.require)] if options.require else []
     if not options.json:
         say(f"nodes: {', '.join(nodes)}; results: {out}; Ctrl-C stops them all")
     for name in ("monitor.json", "guard.json"):  # of an earlier flight into this folder

@@ -109,6 +109,11 @@ class Options:
             raise ValueError(f"require is a probability from 0 to 1, got {self.require:g}")
 
 
+def say(text: str) -> None:
+    """A line in the node's log."""
+    print(f"policy_node: {text}", file=sys.stderr, flush=True)
+
+
 class PolicyNode:
     """One artifact for one robot."""
 
@@ -126,7 +131,7 @@ class PolicyNode:
             transport, artifact, robot, interface, options.instruction,
             changeable=lambda: "" if self.mode in ("waiting", "ready") else self.mode,
             refuse=lambda why: self.announcements.event(self.mode, -1, "instruction", why),
-            state=lambda: self.state.newest() if self.state.complete else None, require=options.require)
+            state=lambda: self.state.newest() if self.state.complete else None, require=options.require, say=say)
         self.policy = SteppedPolicy(artifact, self.told)
         self.after, self.autostart = options.after, options.autostart
         self.identity, self.period = identity(manifest), 1.0 / manifest.rate_hz

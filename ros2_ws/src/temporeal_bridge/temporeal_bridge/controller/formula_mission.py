@@ -6,6 +6,7 @@ reads the best one as a row of numbers.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 
 from temporeal.robots.artifact.formulas import HIT, TICK
 from temporeal.robots.artifact.runtime import Artifact
+from temporeal.robots.spec import RobotSpec
 from temporeal.sim.stl.instructions.vocabulary import InstructionError
 from temporeal.sim.stl.itineraries.itinerary import Itinerary, Leg
 from temporeal.sim.stl.itineraries.moving import Floats, moved, placed, shifts
@@ -22,7 +24,9 @@ from temporeal.sim.stl.itineraries.planner import Plan, plan, reading
 from temporeal.sim.stl.itineraries.program import BIG, LEGS
 from temporeal.sim.stl.itineraries.regions import Numbers
 from temporeal.sim.stl.itineraries.search import straight
-from temporeal_bridge.instruction.typed_formulas import Typed, formulas_of, where
+from temporeal.sim.stl.language.text import number_text
+from temporeal_bridge.instruction.typed_formulas import Typed, formulas_of, typed, where
+from temporeal_bridge.interface.interface import Interface
 
 Signals = Mapping[str, np.ndarray]
 NO_ORDER = """\
@@ -102,6 +106,16 @@ class FormulaMission:
             return {}
         return {"forecast": self.forecast, "itinerary": lines(self.found, self.dt), "notes": list(self.typed.notes),
                 "read_ms": 1e3 * self.read_s, "planned_ms": 1e3 * self.planned_s}
+
+
+def warm(artifact: Artifact, robot: RobotSpec, interface: Interface) -> None:
+    """Read and plan a formula, without effect: parser and networks are made at their first use, which takes longer."""
+    of, dt = formulas_of(artifact.manifest), 1.0 / artifact.manifest.rate_hz
+    text = f"F[0,{number_text(2 * dt)}] (norm({of.position} - here) < wide)"
+    wide = 2.0 * of.radius[1] + of.slack
+    found = typed(artifact.manifest, robot, interface, json.dumps(
+        {"formula": text, "constants": {"here": [0.0, 0.0, 0.0], "wide": wide}}))
+    FormulaMission(artifact, found).plan({of.position: np.zeros(3)})
 
 
 def numbers(point: Any) -> Numbers:

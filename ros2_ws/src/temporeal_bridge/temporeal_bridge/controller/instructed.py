@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from time import perf_counter
 from typing import Any
 
@@ -12,7 +13,8 @@ from temporeal.robots.artifact.manifest import Manifest
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.stl.instructions.vocabulary import InstructionError
-from temporeal_bridge.controller.formula_mission import FormulaMission
+from temporeal.sim.stl.language.errors import FormulaError
+from temporeal_bridge.controller.formula_mission import FormulaMission, warm
 from temporeal_bridge.instruction.sentences import (
     ASK,
     TEXT,
@@ -46,7 +48,8 @@ class Instructed:
     Args:
         text: the first one; empty: none yet.
         changeable: whether a mission may be told something else now. ``refuse``: gets reasons.
-        state: the newest signals; None: not all are there. ``require``: least P(satisfied) of a formula.
+        state: the newest signals; None: not all are there. ``require``: least P(satisfied) of a formula. ``say``: gets
+            lines for the log.
 
     Attributes:
         text: what is in force; empty: nothing. signals: what the policy reads of words. flown: of a formula.
@@ -56,12 +59,12 @@ class Instructed:
     def __init__(
         self, transport: Transport, artifact: Any, robot: RobotSpec, interface: Interface, text: str, *,
         changeable: Callable[[], str], refuse: Refuse, state: Callable[[], Signals | None] = lambda: None,
-        require: float = 0.0,
+        require: float = 0.0, say: Callable[[str], None] = lambda text: None,
     ) -> None:
         manifest: Manifest = artifact.manifest
         self.transport, self.artifact, self.manifest = transport, artifact, manifest
         self.robot, self.interface = robot, interface
-        self.changeable, self.refuse, self.state, self.require = changeable, refuse, state, require
+        self.changeable, self.refuse, self.state, self.require, self.say = changeable, refuse, state, require, say
         self.spec, self.text, self.refused, self.told = asked_for(manifest), "", False, is_told(manifest)
         self.signals: Signals = {}
         self.flown: FormulaMission | None = None
@@ -69,6 +72,9 @@ class Instructed:
             if text:
                 mission_of(manifest, robot, interface, text)
             return
+        if manifest.formulas is not None:
+            with suppress(InstructionError, FormulaError):  # "here" is one of its constants, for example
+                warm(artifact, robot, interface)
         self.answers = transport.advertise(TOLD, TEXT, QOS["latched"])
         transport.subscribe(ASK, TEXT, QOS["default"], self._on_text)
         if text:
@@ -105,7 +111,10 @@ class Instructed:
         self.flown = flown
 
     def _answer(self) -> None:
-        self.transport.publish(self.answers, answer(self.text, {} if self.flown is None else self.flown.said()))
+        said = {} if self.flown is None else self.flown.said()
+        self.transport.publish(self.answers, answer(self.text, said))
+        if said:
+            self.say(f"P(satisfied) {said['forecast']:.2f}; " + "; ".join((*said["itinerary"], *said["notes"])))
 
     def look(self) -> None:
         """The first state is there: plan a formula that was taken before. InstructionError: it is not flown."""

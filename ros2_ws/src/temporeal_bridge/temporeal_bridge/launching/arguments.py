@@ -20,7 +20,8 @@ ARGUMENTS = {
     "signals": ("", "YAML of topics that the robot does not have: a goal, an object's pose, a camera"),
     "transport": ("rclpy", "rclpy, or dds: the same nodes without rclpy"),
     "worker": ("", "folder of a worker_node that runs already; else a policy that gives chunks gets its own worker"),
-    "instruction": ("", "what a policy that is told in words is told first; later: mission/instruction"),
+    "instruction": ("", "what a policy that is told in words, or by a formula, is told first; later: "
+                    "mission/instruction"),
     "autostart": ("false", "true: start the mission 3 s after the guard is ready"),
     "managed": ("false", "true: the guard waits for `ros2 lifecycle set`; nothing moves before it is active"),
     "priority": ("auto", "normal, realtime, or auto: ahead of ordinary processes where that is permitted"),

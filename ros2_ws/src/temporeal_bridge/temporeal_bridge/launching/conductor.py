@@ -32,6 +32,8 @@ ENDED = ("finished", "stopped", "holding")  # modes of the guard after a flight
 FAILED = "failed"  # verdict of a flight that was not flown to its end
 
 Progress = Callable[[Mapping[str, Any]], None]
+Forecast = Callable[[int, Mapping[str, Any]], None]
+"""Gets the seed of a flight, and the controller's answer to its formula."""
 
 
 @dataclass
@@ -43,7 +45,8 @@ class Pilot:
         folder: where controller and worker meet, for a policy that gives chunks.
         instruct: topic of sentences; wanted: this flight's, empty: the policy takes none; told: the controller's last
             answer; dressed: the sentence that the simulated scene was made for; dresses: whether the task can do that;
-            heard: whether all have it.
+            heard: whether all have it. answer: the controller's last one, whole; refusal: why it does not take this
+            flight's instruction, or does not begin with it; forecast: gets the answer before the flight.
         unlatched: time of the last reset request to the guard.
         episode, mode, number, start_ns, result: last messages of its nodes.
         recorded: whether the recorder listens.
@@ -70,6 +73,9 @@ class Pilot:
     dressed: str = ""
     dresses: bool = False
     heard: bool = False
+    answer: dict[str, Any] = field(default_factory=dict)
+    refusal: str = ""
+    forecast: Forecast | None = None
     fault: str = ""
     episode: int = -1
     recorded: bool = False
@@ -109,6 +115,12 @@ def join(bus: Transport, namespace: str) -> Pilot:
 
     def on_told(received: Received) -> None:
         pilot.told = records.read(TOLD, received)
+        pilot.answer = json.loads(messages.decode(received.type, received.data).data)
+
+    def on_refusal(received: Received) -> None:
+        event = records.read("policy/event", received)
+        if event.code == "instruction" or (event.code == "dropped" and event.flight == pilot.seed):
+            pilot.refusal = event.reason
 
     def on_dressed(received: Received) -> None:
         pilot.dressed = messages.decode(received.type, received.data).data
@@ -120,6 +132,7 @@ def join(bus: Transport, namespace: str) -> Pilot:
     bus.subscribe(f"{namespace}/mission", "std_msgs/msg/Header", QOS["latched"], on_mission)
     bus.subscribe(f"{namespace}/guard/event", "std_msgs/msg/String", QOS["default"], on_event)
     bus.subscribe(f"{namespace}/{TOLD}", TEXT, QOS["latched"], on_told)
+    bus.subscribe(f"{namespace}/policy/event", TEXT, QOS["default"], on_refusal)
     bus.subscribe(f"{namespace}/sim/instruction", TEXT, QOS["latched"], on_dressed)
     bus.subscribe(f"{namespace}/monitor/verdict", "std_msgs/msg/String", QOS["latched"], on_verdict)
     return pilot
@@ -155,7 +168,7 @@ def conduct(
                 seed: instructions[k % len(instructions)] for k, seed in enumerate(seeds) if instructions})
             if row:
                 rows.append(row)
-                in_a_row = in_a_row + 1 if row["verdict"] == FAILED else 0
+                in_a_row = in_a_row + 1 if row["verdict"] == FAILED and not row.get("refused") else 0
                 if progress:
                     progress(row)
         fault = hopeless(pilots, recorder, rows, in_a_row)
@@ -217,7 +230,7 @@ def advance(
     row = step(bus, pilot, horizon_s)
     if pilot.stage == "free" and waiting:
         pilot.seed, pilot.episode = waiting.pop(0), -1  # a robot that has just started may be in this episode already
-        pilot.wanted = (instructions or {}).get(pilot.seed, "")
+        pilot.wanted, pilot.refusal = (instructions or {}).get(pilot.seed, ""), ""
         pilot.stage, pilot.until = "releasing", now + RESET_S
         release(bus, pilot)
     return row
@@ -229,6 +242,9 @@ def step(bus: Transport, pilot: Pilot, horizon_s: float) -> dict[str, Any] | Non
     refused = pilot.stage in RESETTING and pilot.reason.startswith(NOT_RESET)
     if refused and now >= pilot.unlatched + AGAIN_S:
         release(bus, pilot)
+    if pilot.wanted and pilot.refusal and not pilot.begun and pilot.stage in ("settling", "flying"):
+        pilot.stage = "free"
+        return failed(pilot.seed, pilot, pilot.refusal) | {"refused": True}
     if pilot.stage == "starting":
         pilot.recorded = bus.matched(pilot.start) >= LISTENERS
         if pilot.recorded and pilot.mode == "ready" and pilot.result and pilot.episode >= 0:
@@ -243,6 +259,8 @@ def step(bus: Transport, pilot: Pilot, horizon_s: float) -> dict[str, Any] | Non
         pilot.heard, pilot.settled = True, now + (SEEN_S if pilot.wanted else 0.0)
     elif pilot.stage == "settling" and pilot.heard and now >= pilot.settled and pilot.mode in ("ready", "finished"):
         pilot.reason, pilot.begun = "", False
+        if pilot.forecast is not None and "forecast" in pilot.answer:
+            pilot.forecast(pilot.seed, pilot.answer)
         send(bus, pilot.start, pilot.seed)
         pilot.stage, pilot.until = "flying", now + horizon_s + AFTER_S
     elif pilot.stage == "settling" and now >= pilot.settled + AGAIN_S:

@@ -32,6 +32,7 @@ from temporeal_bridge.launching.conductor import (
     FAILED,
     READY_S,
     RENDERER_S,
+    Forecast,
     Pilot,
     Progress,
     conduct,
@@ -64,6 +65,7 @@ class FlightPlan:
         domain: DDS domain; None: one that is free on this machine. Traffic stays on this machine.
         signals: file of extra topics: cameras, for instance. Signals that the task adds need not be in it.
         instructions: sentences that the flights are told, in turn.
+        require: least P(satisfied) of a formula; others are refused.
         hidden: how the robots differ from their spec (:mod:`temporeal_bridge.simulated_robot.hidden`); None: not.
     """
 
@@ -78,6 +80,7 @@ class FlightPlan:
     signals: Path | None = None
     instructions: tuple[str, ...] = ()
     hidden: Path | None = None
+    require: float = 0.0
 
     def __post_init__(self) -> None:
         if self.flights < 1 or self.parallel < 1:
@@ -115,13 +118,16 @@ class FlightReport:
         return sum(row["verdict"] != FAILED for row in self.flights)
 
 
-def fly(artifact: Path, plan: FlightPlan, out: Path, progress: Progress | None = None) -> FlightReport:
+def fly(
+    artifact: Path, plan: FlightPlan, out: Path, progress: Progress | None = None, forecast: Forecast | None = None,
+) -> FlightReport:
     """Fly the missions.
 
     Args:
         artifact: folder of the policy.
         out: folder for logs, summaries, true trajectories and the bag.
         progress: called with the row of each flight as it ends.
+        forecast: called before each flight of a formula with its seed and what the controller says of it.
     """
     spec, manifest = load_robot(plan.robot), load_manifest(artifact)
     interface_file(spec)
@@ -154,7 +160,7 @@ def fly(artifact: Path, plan: FlightPlan, out: Path, progress: Progress | None =
             refuse_taken(bus, pilots, plan.domain)
         for pilot in pilots:
             pilot.folder = None if manifest.chunk is None else mailbox.new_folder()
-            pilot.dresses = formula_is_of_words(manifest)
+            pilot.dresses, pilot.forecast = formula_is_of_words(manifest), forecast
             pilot.ready_s += RENDERER_S if interface.pictures else 0.0
             launch(pilot)
         bag = fresh(out / "bag")
@@ -197,7 +203,8 @@ def robot_processes(
     options = {
         "robot_sim": [*first, "--artifact", str(artifact), *drawn, *hidden],
         "guard_node": [*first, "--artifact", str(artifact), *([] if orders is None else ["--arm", "ask"])],
-        "policy_node": [*first, "--artifact", str(artifact), "--after", "silence", "--peer-timeout", str(READY_S)],
+        "policy_node": [*first, "--artifact", str(artifact), "--after", "silence", "--peer-timeout", str(READY_S),
+                        *(["--require", str(plan.require)] if plan.require else [])],
         "monitor_node": ["--artifact", str(artifact)]}
     worker = []
     if pilot.folder is not None:
@@ -243,6 +250,7 @@ def complete(
         manifest = mission_of(manifest, robot, interface, said) if said else untold(manifest)
     row["robustness_lower"] = row.get("lower")
     row |= {key: flight.get(key) for key in ("latency_ms", "missed", "limited", "steps")}
+    row |= {key: flight[key] for key in ("forecast", "formula_to_command_ms") if key in flight}
     if row["verdict"] == FAILED:
         return
     row["reason"] = flight.get("reason", "")
