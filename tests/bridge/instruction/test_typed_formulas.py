@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -14,20 +16,24 @@ pytest.importorskip("torch")
 
 from tests.bridge.instruction.flown_formulas import PLACES, ROBOT, write
 
+from temporeal.robots.artifact.loading import load_manifest
 from temporeal.robots.artifact.runtime import Artifact
+from temporeal.sim.stl.instructions.vocabulary import InstructionError
+from temporeal.sim.stl.itineraries.program import split
+from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.instruction.sentences import ASK, TEXT, TOLD, message
-from temporeal_bridge.instruction.typed_formulas import canonical
+from temporeal_bridge.instruction.typed_formulas import canonical, typed
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link.in_process import linked
 from temporeal_bridge.monitor_node import MonitorNode
 from temporeal_bridge.policy_node import Options, PolicyNode
 from temporeal_bridge.robot_sim import RobotSim, SimOptions
 from temporeal_bridge.transports import messages
-from temporeal_bridge.transports.memory_bus import MemoryTransport
+from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 from temporeal_bridge.transports.transport import QOS
 
-POINT = "geometry_msgs/msg/PointStamped"
+POSE = "geometry_msgs/msg/PoseStamped"
 FIRST_A_THEN_B = "F[0,2] (norm(base_pos_w - a) < r & F[0,2] (norm(base_pos_w - b) < r))"
 STAY_AT_B = "F[0,2] G[0,0.4] (norm(base_pos_w - b) < r)"
 GOAL = {"definitions": {}, "signals": {"goal_pos_w": {"shape": [3], "unit": "m", "frame": "w"}}, "states": [
@@ -93,6 +99,12 @@ class Chain:
 
 
 @pytest.fixture(scope="module")
+def fitting(flies: Path) -> Any:
+    """Manifest, robot and interface."""
+    return load_manifest(flies), ROBOT, load_interface(ROBOT, "crazyswarm2")
+
+
+@pytest.fixture(scope="module")
 def flies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("flies") / "artifact")
 
@@ -115,3 +127,104 @@ def test_formulas_are_typed_one_after_another_and_flown_by_one_process(lockstep,
     on_the_way = [each for each in chain.heard["policy/forecast"] if each["flight"] == 2]
     hits = [each["hits"] for each in on_the_way]
     assert hits == sorted(hits) and hits[0] == 0 and hits[-1] == 2 and len(hits) >= 6
+
+
+REFUSED = {
+    "F[0,4] (norm(base_pos_v - a) < r)": "base_pos_v",
+    "F[0,4] (height > 0.5)": "height > 0.5 is no place",
+    "F[0,4] (norm(base_vel_w - a) < r)": "base_vel_w is not where the robot is",
+    "G[0,4] (F[0,2] (norm(base_pos_w - a) < r) -> G[0,1] (norm(base_pos_w - b) < r))": "not decomposable",
+    "F[0,40] (norm(base_pos_w - a) < r)": "decided after 40 s; the policy 'flies' was trained for at most 30 s",
+    "F (norm(base_pos_w - a) < r)": "window without an end",
+    "F[0,4] (norm(base_pos_w - a) < 0.04)": "half width of 0.04 m; the policy counts as inside from 0.05 m on",
+    "": "formula is empty"}
+
+
+@pytest.mark.parametrize("formula", REFUSED)
+def test_what_cannot_be_flown_is_refused_with_its_reason(fitting, formula):
+    with pytest.raises(ValueError, match=re.escape(REFUSED[formula])):
+        typed(*fitting, said(formula))
+
+
+@pytest.mark.parametrize(("text", "why"), [
+    ("formula: [1]", "has the key formula, a text"), ("{formula: x, start: 3}", "got start"),
+    ("formula: F[0,1] (height > 0)\nconstants: {a: .inf}", "constant a is a number"),
+    ("formula: F[0,1] (height > 0)\nconstants: {a: [1, x]}", "constant a is a number"),
+    ("formula: &a [*a]", "refers to what it is in"), ("formula: !!python/object/apply:os.system [ls]", "YAML"),
+    ("formula: F[0,1] (height > 0)\nconstants: {wall: 9}", "constants wall are the policy's own, wall = 2.4"),
+    ("x" * 20_001, "at most 20000"),
+    (";".join(["p0 = height > 0", *(f"p{k + 1} = p{k} & F[0,0.02] p{k}" for k in range(10)), "p10"]), "written out")])
+def test_texts_that_are_no_mission_are_refused(fitting, text, why):
+    with pytest.raises(ValueError, match=re.escape(why)):
+        typed(*fitting, text)
+
+
+def test_the_policys_arena_is_part_of_every_mission(fitting):
+    found = typed(*fitting, said(STAY_AT_B))
+    assert found.mission.formula.endswith("& G[0,2.4] (max(abs(base_pos_w.x), abs(base_pos_w.y)) < wall "
+                                          "& base_pos_w.z > floor)")
+    assert found.mission.horizon_s == 2.4 and found.mission.constants["wall"] == 2.4
+    assert found.notes == () and typed(*fitting, found.text).mission == found.mission
+    assert "places with a half width of 0.1 m; trained on 0.25 to 0.5 m" in typed(
+        *fitting, "F[0,4] (max(abs(base_pos_w.x), abs(base_pos_w.y), abs(base_pos_w.z - 1)) < 0.1)").notes
+
+
+def test_what_is_refused_is_answered_and_nothing_moves(lockstep, flies):
+    """No mission begins after it, until another formula is taken."""
+    chain = Chain(lockstep, flies, require=0.2)
+    for text, why in ((said("F[0,4] (height > 0.5)"), "is no place"), (said(FIRST_A_THEN_B), "0.2 is required"),
+                      (said("F[0,4] (norm(base_pos_w - a) < r) & G[0,4] (norm(base_pos_w - a) > r)"), "no order"),
+                      (said("F[0,0.5] (norm(base_pos_w - far) < r)", far=[2.0, 2.0, 1.0]), "in time from here")):
+        chain.say(text)
+        assert chain.heard["policy/event"][-1]["code"] == "instruction" and why in chain.why
+    chain.send("mission/start", 1)
+    assert chain.policy.mode == "waiting" and not chain.heard[TOLD]
+    chain.say(said(STAY_AT_B))
+    assert chain.heard[TOLD][-1]["forecast"] > 0.2
+    chain.say(said(FIRST_A_THEN_B))
+    chain.send("mission/start", 2)
+    assert chain.policy.mode == "ready" and "the last instruction was not taken" in chain.why
+    chain.say(said(STAY_AT_B))
+    chain.send("mission/start", 3)
+    assert chain.policy.mode == "active"
+    chain.say(said(STAY_AT_B, r=0.25))
+    assert "an instruction is for a whole mission" in chain.why
+
+
+def test_a_place_moves_with_its_signal(lockstep, flies, tmp_path):
+    """The robot follows a goal that moves after the mission began; it is planned for where that was then."""
+    topics = tmp_path / "goal.yaml"
+    topics.write_text(yaml.safe_dump(GOAL))
+    chain = Chain(lockstep, flies, topics)
+    goal, out = np.array([0.3, 0.0, 1.0]), chain.own.advertise("goal", POSE, QOS["default"])
+
+    def see(seconds: float, speed: tuple[float, float, float] = (0.0, 0.0, 0.0), until: Any = lambda: False) -> None:
+        for _ in range(round(seconds / 0.02)):
+            if until():
+                return
+            goal[:] += 0.02 * np.array(speed)
+            content = STATE_CODECS["pose"].encode({"goal_pos_w": goal}, chain.own.now(), ("world", "goal"),
+                                                  GOAL["states"][0]["options"])
+            chain.own.publish(out, messages.encode(POSE, content))
+            chain.run(0.02)
+
+    see(0.2)
+    chain.own.publish(chain.ask, message(said("F[1,1.8] G[0,0.2] (norm(base_pos_w - goal_pos_w) < r)")))
+    see(0.2)
+    assert "at goal_pos_w, now (0.3, 0, 1) after 1.0 s" in chain.heard[TOLD][-1]["itinerary"][0]
+    chain.own.publish(chain.own.advertise("mission/start", NUMBER, QOS["default"]),
+                      messages.encode(NUMBER, messages.record(NUMBER)(data=1)))
+    see(1.0, (0.0, 0.6, 0.0))
+    row = split(chain.policy.told.reads(chain.policy.state.newest())["mission"])["legs"][0]
+    assert row[:3] == pytest.approx(goal, abs=0.02) and row[1] > 0.5
+    see(1.5, until=lambda: bool(chain.monitor.mission.results))
+    assert chain.monitor.mission.results[-1]["verdict"] == "satisfied"
+
+
+def test_the_first_formula_of_the_command_line_is_planned_once_there_is_a_state(lockstep, flies):
+    """One that is refused then ends the controller, as any bad argument does."""
+    chain = Chain(lockstep, flies, instruction=said(STAY_AT_B))
+    assert chain.policy.mode == "ready" and chain.heard[TOLD][-1]["forecast"] > 0
+    other = type(lockstep)(Bus())
+    with pytest.raises(InstructionError, match=re.escape("0.9 is required")):
+        Chain(other, flies, instruction=said(STAY_AT_B), require=0.9)

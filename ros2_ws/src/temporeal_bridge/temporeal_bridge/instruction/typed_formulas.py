@@ -193,4 +193,4 @@ def notes_of(ways: Sequence[Asked], of: FormulaSpec, schema: Mapping[str, Signal
 def where(region: Region) -> str:
     """The middle of a region, in words."""
     at = ", ".join(f"{x:g}" for x, half in zip(region.center, region.half) if half < 500.0)
-    return f"{region.bound} + ({at})" if region.bound and any(region.center) else region.bound or f"({at})"
+    return f"{region.bound}, now ({at})" if region.bound and any(region.center) else region.bound or f"({at})"
