@@ -26,6 +26,7 @@ from temporeal.sim.stl.language.queries import horizon
 from temporeal.sim.task import Task
 
 GOLDEN_PICTURES = 32  # steps of a golden trace with pictures: an episode of them would be most of the artifact
+GOLDEN_FORMULAS = 500  # of one of formulas: an episode of them is minutes long
 
 
 def export_policy(
@@ -40,7 +41,8 @@ def export_policy(
     that takes any.
     """
     seen = graph.picture_specs if isinstance(graph, SeeingGraph) else {}
-    golden = record_golden(env, graph_policy(graph, env), GOLDEN_PICTURES if seen else None, tuple(seen))
+    steps = GOLDEN_PICTURES if seen else None if forecast is None else GOLDEN_FORMULAS
+    golden = record_golden(env, graph_policy(graph, env), steps, tuple(seen))
     reach = horizon(task.formula)
     spec = ArtifactSpec(
         robot=task.robot, signals=graph.signals, command=task.command, rate_hz=1 / task.control_dt,

@@ -33,6 +33,9 @@ writes what that costs into the manifest.
 them), and the monitor says in flight when the machine is another one. --drift identified.yaml: what temporeal identify
 found of this one (docs/how-to/drift.md).
 
+A policy for any formula (algo=generalist) is exported with the judge of its missions, judge.onnx, once its training is
+finished (docs/how-to/any-formula.md).
+
 A classifier of success (algo=success_classifier) is written as a folder that `temporeal actor` takes: success=FOLDER.
 
 --sign signs the artifact; commands with --trust refuse any other (docs/how-to/signing.md). --make-key makes the two
@@ -194,14 +197,14 @@ def figures(artifact: Artifact, out: Path, signed: bool) -> dict[str, Any]:
 
 
 def additions(manifest: Manifest) -> dict[str, Any]:
-    """The instruction, the 8-bit numbers and the drift of an artifact that has them."""
+    """The instruction, the 8-bit numbers, the drift and the formulas of an artifact that has them."""
     from dataclasses import asdict
 
     told, int8 = manifest.instruction, manifest.int8
     words = {} if told is None else {"instruction": {
         "signal": told.signal, "words": len(told.words), "length": told.length, "digest": told.digest,
         "grammar": told.grammar, "fixed": told.fixed}}
-    parts = {"int8": int8, "drift": manifest.drift}
+    parts = {"int8": int8, "drift": manifest.drift, "formulas": manifest.formulas}
     return words | {name: asdict(part) for name, part in parts.items() if part is not None}
 
 
@@ -216,7 +219,7 @@ def describe(artifact: Artifact, out: Path, key: Path | None) -> str:
 
 
 def in_words(manifest: Manifest) -> str:
-    """Lines about instruction, 8-bit numbers and drift."""
+    """Lines about instruction, 8-bit numbers, drift and formulas."""
     told, int8 = manifest.instruction, manifest.int8
     lines = [] if told is None else [
         f"does {told.fixed!r}, and nothing else" if told.fixed else
@@ -228,6 +231,10 @@ def in_words(manifest: Manifest) -> str:
         low, _, high = (100 * (each - 1) for each in manifest.drift.ratio)
         lines.append(f"drift: flights are compared with {manifest.drift.source}; thrust per mass {low:+.0f} to "
                      f"{high:+.0f} %")
+    if manifest.formulas is not None:
+        of = manifest.formulas
+        lines.append(f"flies any formula of places about {of.position}, up to {of.horizon_s:g} s, within {of.keep}; of "
+                     f"formulas that it never saw {100 * of.validation:.0f} % were satisfied")
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -238,6 +245,7 @@ def next_step(out: Path, manifest: Manifest) -> str:
     robot, told = manifest.robot, manifest.instruction
     if load_robot(robot).ros is not None:
         words = "" if told is None or told.fixed else ' --instruction "..."'
+        words = words if manifest.formulas is None else " --formula mission.yaml"
         return f"next: temporeal deploy {out} --sim{interface_for(manifest)}{words}"
     return f"next: temporeal eval {out} (deploy needs a ROS 2 interface, ros.yaml, which robot {robot!r} does not have)"
 
