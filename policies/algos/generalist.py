@@ -81,7 +81,8 @@ def train(
 
 
 class Forecaster:
-    """Learns the judge of legs and its calibration when the policy is done (`temporeal.policies.training.generalist`)."""
+    """Learns the judge of legs and its calibration when the policy is done
+    (`temporeal.policies.training.generalist`)."""
 
     def __init__(self, env: TaskEnv, config: GeneralistConfig, seed: int) -> None:
         self.env, self.config, self.seed, self.kept = env, config, seed, dict[str, Any]()

@@ -9,17 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Union
 
 import torch
 from torch import Tensor, nn
 
 from temporeal.policies.nets.encoders import Keypoints
+from temporeal.policies.nets.layers import ACTIVATIONS, activation, linear, mlp
+from temporeal.policies.nets.sets import SetActor, SetCritic
 
-if TYPE_CHECKING:
-    from temporeal.policies.nets.sets import SetActor
-
-ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "elu": nn.ELU, "relu": nn.ReLU, "silu": nn.SiLU}
 HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
@@ -48,30 +45,6 @@ class Gaussian:
         ratio = torch.exp(2.0 * (old.log_std - self.log_std))
         shift = ((old.mean - self.mean) * torch.exp(-self.log_std)).square()
         return 0.5 * (shift.sum(-1) + (ratio - 1.0).sum()) + (self.log_std - old.log_std).sum()
-
-
-def activation(name: str) -> nn.Module:
-    """A new activation module by ``name``."""
-    if name not in ACTIVATIONS:
-        raise ValueError(f"activation {name!r} is unknown; legal: {', '.join(ACTIVATIONS)}")
-    return ACTIVATIONS[name]()
-
-
-def linear(inputs: int, outputs: int, gain: float) -> nn.Linear:
-    """A layer with orthogonal weights times ``gain`` and no bias at start."""
-    layer = nn.Linear(inputs, outputs)
-    nn.init.orthogonal_(layer.weight, gain)
-    nn.init.zeros_(layer.bias)
-    return layer
-
-
-def mlp(inputs: int, hidden: Sequence[int], outputs: int, name: str, last_gain: float) -> nn.Sequential:
-    """Layers ``inputs -> hidden... -> outputs`` with the activation ``name`` between them."""
-    layers: list[nn.Module] = []
-    for width in hidden:
-        layers += [linear(inputs, width, math.sqrt(2.0)), activation(name)]
-        inputs = width
-    return nn.Sequential(*layers, linear(inputs, outputs, last_gain))
 
 
 class FeedForwardActor(nn.Module):
@@ -180,7 +153,7 @@ class SeeingActor(nn.Module):
         return self.decide(obs, self.look(pictures))
 
 
-Actor = Union[FeedForwardActor, RecurrentActor, SeeingActor, "SetActor"]
+Actor = FeedForwardActor | RecurrentActor | SeeingActor | SetActor
 
 
 def make_actor(
@@ -197,8 +170,6 @@ def make_actor(
     if hidden_dim:
         return RecurrentActor(obs_dim, action_dim, hidden, name, init_std, hidden_dim)
     if elements is not None:
-        from temporeal.policies.nets.sets import SetActor
-
         return SetActor(obs_dim, elements, action_dim, hidden, name, init_std)
     return FeedForwardActor(obs_dim, action_dim, hidden, name, init_std)
 
@@ -225,3 +196,14 @@ class Critic(nn.Module):
     def forward(self, obs: Tensor) -> Tensor:
         """Value [...] of ``obs`` [..., C]."""
         return self.net(obs)[..., 0]
+
+
+def make_critic(
+    critic_dim: int, hidden: Sequence[int], name: str, elements: tuple[int, int] | None = None
+) -> Critic | SetCritic:
+    """A critic that reads a set where the observation ends with ``elements``, else a feed-forward one."""
+    return Critic(critic_dim, hidden, name) if elements is None else SetCritic(critic_dim, elements, hidden, name)
+
+
+__all__ = ["ACTIVATIONS", "Actor", "Critic", "FeedForwardActor", "Gaussian", "RecurrentActor", "SeeingActor",
+           "activation", "begin_at_zero", "eyes_of", "linear", "looked", "make_actor", "make_critic", "mlp"]

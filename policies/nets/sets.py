@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from temporeal.policies.nets.actor import Critic, activation, linear, mlp
+from temporeal.policies.nets.layers import activation, linear, mlp
 
 PHI = 32
 """H."""
@@ -85,13 +85,6 @@ class SetCritic(nn.Module):
     def forward(self, obs: Tensor) -> Tensor:
         """Value [...] of ``obs`` [..., C]."""
         return self.sets(obs)[..., 0]
-
-
-def make_critic(
-    critic_dim: int, hidden: Sequence[int], name: str, elements: tuple[int, int] | None = None
-) -> Critic | SetCritic:
-    """A critic that reads a set where the observation ends with ``elements``, else a feed-forward one."""
-    return Critic(critic_dim, hidden, name) if elements is None else SetCritic(critic_dim, elements, hidden, name)
 
 
 def widths(obs_dim: int, elements: tuple[int, int] | None) -> int:

@@ -16,9 +16,17 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from temporeal.policies.nets.actor import ACTIVATIONS, Actor, Critic, SeeingActor, begin_at_zero, make_actor
+from temporeal.policies.nets.actor import (
+    ACTIVATIONS,
+    Actor,
+    Critic,
+    SeeingActor,
+    begin_at_zero,
+    make_actor,
+    make_critic,
+)
 from temporeal.policies.nets.normalizer import Moments, Normalizer
-from temporeal.policies.nets.sets import SetActor, make_critic
+from temporeal.policies.nets.sets import SetActor, SetCritic
 from temporeal.policies.training.compiled_gradient.networks import Forward, Gradient, serves
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.formula_metrics import FormulaMetrics
@@ -170,7 +178,7 @@ class Replica(NamedTuple):
     """Networks that share their parameters with all replicas, and have their own gradient."""
 
     actor: Actor
-    critic: Critic
+    critic: Critic | SetCritic
     gradient: Tensor  # [P + 4]: all gradients (the parameters' ``grad`` are views), then FIGURES
     # compiled, where they can be: the derivative, the actor and the critic
     derivative: Gradient | None = None
@@ -186,7 +194,7 @@ class Learner:
     ranks: Ranks
     seed: int
     actor: Actor
-    critic: Critic
+    critic: Critic | SetCritic
     normalizer: Normalizer
     critic_normalizer: Normalizer
     optimizer: torch.optim.Adam

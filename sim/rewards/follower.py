@@ -1,8 +1,8 @@
 """Follows programs: of N worlds each has its own itinerary as data (:mod:`temporeal.sim.stl.itineraries.program`).
 
 The same module runs in the reward, on true signals, and in the policy, on measured ones, where it is traced into the
-artifact. Legs are hit in turn: a leg at the first sample of a stretch inside its place, within its window, that lasts as
-long as it is to be stayed at. N worlds, L legs, K intervals that are kept; times in samples, lengths in m.
+artifact. Legs are hit in turn: a leg at the first sample of a stretch inside its place, within its window, that lasts
+as long as it is to be stayed at. N worlds, L legs, K intervals that are kept; times in samples, lengths in m.
 """
 
 from __future__ import annotations

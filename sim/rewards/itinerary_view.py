@@ -1,9 +1,9 @@
 """What a policy for any formula sees of its mission, and what it is paid.
 
-It sees the leg under way and the next one, each with its place and its window, and as a *set* the regions that are to be
-kept now or once this leg is hit: the nearest ``TOKENS`` of them, any of which may be left out or exchanged. No weight
-belongs to a formula. The reward is that of reach-avoid with deadlines: the way to the current place, hits, what is
-broken, what is late (:class:`Reward`).
+It sees the leg under way and the next one, each with its place and its window, and as a *set* the regions that are to
+be kept now or once this leg is hit: the nearest ``TOKENS`` of them, any of which may be left out or exchanged. No
+weight belongs to a formula. The reward is that of reach-avoid with deadlines: the way to the current place, hits, what
+is broken, what is late (:class:`Reward`).
 
 N worlds, D = 2 or 3 axes, T tokens.
 """

@@ -1,7 +1,7 @@
 """Drawn formulas as programs to learn from, and the starts of their episodes.
 
-Each formula of a family (:mod:`temporeal.sim.stl.distribution`) is decomposed and searched for itineraries, as the robot
-will do with a formula that it is given; the best few become rows of a bank. B rows, K worlds, L legs.
+Each formula of a family (:mod:`temporeal.sim.stl.distribution`) is decomposed and searched for itineraries, as the
+robot will do with a formula that it is given; the best few become rows of a bank. B rows, K worlds, L legs.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ State = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Bank:
-    """Programs [B, SIZE] with the starts [B, 3] m and headings [B] rad of their formulas, the number [B] of the formula,
-    legs [B], and what the search expects: hits [B, L] samples and points [B, L, 3] m."""
+    """Programs [B, SIZE] with the starts [B, 3] m and headings [B] rad of their formulas, the number [B] of the
+    formula, legs [B], and what the search expects: hits [B, L] samples and points [B, L, 3] m."""
 
     programs: Tensor
     starts: Tensor
@@ -75,7 +75,8 @@ def travel_speed(world: World, system: System) -> tuple[float, bool]:
 
 @lru_cache(maxsize=8)
 def bank(system: str, name: str, seed: int, count: int) -> Bank:
-    """The bank of ``count`` formulas of the family ``name`` for ``system``; what has no room in a program is left out."""
+    """The bank of ``count`` formulas of the family ``name`` for ``system``; what has no room in a program is left
+    out."""
     where, rows = world(system), list[tuple[Any, ...]]()
     travel = travel_of(where, system_of(system))
     for index in range(count):

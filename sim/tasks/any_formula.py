@@ -1,7 +1,7 @@
 """A task that is any formula: a system, and in each world another formula, drawn from a family.
 
-What a policy sees is a program, an itinerary through its formula as data (:mod:`temporeal.sim.rewards.follower`), so that
-one policy flies formulas that it has never seen. The planner that makes programs of formulas is the robot's.
+What a policy sees is a program, an itinerary through its formula as data (:mod:`temporeal.sim.rewards.follower`), so
+that one policy flies formulas that it has never seen. The planner that makes programs of formulas is the robot's.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ def make(
     """The task.
 
     Args:
-        system: with a world in `configs/formulas`. ``family``: of formulas there; ``formulas``: how many are drawn, with
-            ``seed``.
-        slack: m that a robot must be inside of a place to count; None: the system's. ``margin``: m by which what is kept
-            must be; None: ``SAFE`` times that of witnesses.
+        system: with a world in `configs/formulas`. ``family``: of formulas there; ``formulas``: how many are drawn,
+            with ``seed``.
+        slack: m that a robot must be inside of a place to count; None: the system's. ``margin``: m by which what is
+            kept must be; None: ``SAFE`` times that of witnesses.
         rest_s: s after the last hit at which an episode ends.
     """
     of: System = system_of(system)

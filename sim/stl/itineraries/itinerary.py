@@ -76,8 +76,8 @@ def itinerary(
 ) -> Itinerary | None:
     """The itinerary of ``groups`` of variables in turn; None where no times satisfy the constraints in this order.
 
-    ``triggers``: (variable, answer, most samples between): a place whose visit asks for an answer in time. ``hits``: the
-    samples of the first legs, which are hit already.
+    ``triggers``: (variable, answer, most samples between): a place whose visit asks for an answer in time. ``hits``:
+    the samples of the first legs, which are hit already.
     """
     count = len(groups)
     leg_of = {v: k for k, group in enumerate(groups) for v in group}
