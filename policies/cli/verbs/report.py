@@ -104,7 +104,7 @@ def run(argv: Sequence[str]) -> int:
         more = {bags.full_name(topic, namespace) for topic in (SIMULATED, "monitor/drift")}
         recording = bags.read(options.bag, lambda topic: topic in more or wanted(topic), mission.get("renamed"))
         flights, partial, unread = flight_log.flights(recording, namespace)
-        asked, manifest = told_alike(flights, manifest, robot, options.instruction)
+        asked, manifest = told_alike(flights, manifest, robot, interface, options.instruction)
         formula = formula_of(manifest, robot, interface)
         found = flown(recording, [f for f in flights if not f.refusal], manifest, robot, interface, namespace, asked)
         refused = [flight.refusal for flight in flights if flight.refusal]
@@ -145,23 +145,25 @@ def manifest_of(options: Any, mission: Mapping[str, Any]) -> Manifest:
 
 
 def told_alike(
-    flights: list[RecordedFlight], manifest: Manifest, robot: RobotSpec, wanted: str | None
+    flights: list[RecordedFlight], manifest: Manifest, robot: RobotSpec, interface: Interface, wanted: str | None
 ) -> tuple[list[RecordedFlight], Manifest]:
     """The flights that were told ``wanted``, or all if they were told the same, and the manifest with the formula of
     those words. A page is of one formula."""
-    from temporeal_bridge.instruction.sentences import plain_words, told
+    from temporeal_bridge.instruction.sentences import mission_of, one_form, told
 
-    if manifest.instruction is None:
+    if manifest.instruction is None and manifest.formulas is None:
         if wanted is not None:
             raise BadInput(f"--instruction {wanted!r}: the policy {manifest.name!r} takes no instruction")
         return flights, manifest
     said = {flight.number: str(flight.verdict.get("instruction", "")) for flight in flights}
     found = sorted({*said.values()} - {""})
-    text = plain_words(wanted) if wanted is not None else found[0] if found else ""
+    text = one_form(manifest, wanted) if wanted is not None else found[0] if found else ""
     if text not in found or (wanted is None and len(found) > 1):
         raise BadInput(f"a report is of missions that were told the same; here they were told: {'; '.join(found)}. Say "
-                       "which with --instruction SENTENCE")
-    return [flight for flight in flights if said[flight.number] == text], told(manifest, robot, text)
+                       "which with --instruction SENTENCE, or TEXT of a formula")
+    asked = [flight for flight in flights if said[flight.number] == text]
+    return asked, told(manifest, robot, text) if manifest.formulas is None else mission_of(
+        manifest, robot, interface, text)
 
 
 def flown(
