@@ -91,8 +91,8 @@ def widths(config: PPOConfig, sizes: Mapping[str, Any]) -> list[int]:
     """Widths of the actor's layers, a recurrent one's as often as it is fed back."""
     memory = [config.memory] * 2 if config.memory else []
     seen = 2 * config.keypoints * len(sizes.get("pictures", {}))
-    return [set_widths(sizes["obs_dim"], sizes.get("elements")) + seen, *config.actor_hidden, *memory,
-    sizes["action_dim"]]
+    read = set_widths(sizes["obs_dim"], sizes.get("elements"))
+    return [read + seen, *config.actor_hidden, *memory, sizes["action_dim"]]
 
 
 def eyes(keypoints: int, pictures: Mapping[str, Any]) -> list[list[int]]:
