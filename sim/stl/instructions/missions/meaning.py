@@ -16,10 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from math import ceil, prod
 
 LONGEST_S = 3600.0
-MOST_CLAUSES, MOST_WAYS = 40, 64
-"""Of a mission: clauses, and ways through its choices (as ``alternatives`` of a family of drawn formulas)."""
+MOST_CLAUSES, MOST_WAYS, MOST_VISITS, MOST_IN_ALL = 40, 64, 250, 1000
+"""Of a mission: clauses; ways through its choices (as ``alternatives`` of a family of drawn formulas); visits that one
+way plans for, and all ways together. Beyond, the decomposition takes seconds, or minutes."""
 ENTER, OVER, LEAVE = "enter", "over", "leave"
 """What a ban forbids: to be inside, to be at any height where the place is, to be outside."""
 ANY_ORDER, OR = "any order", "or"
@@ -133,6 +135,7 @@ def mission(clauses: Iterable[Clause], lasts: float | None = None) -> Mission:
     if not any(map(_open, found)):
         lasts = None
     end = _checked_end(found, lasts)
+    _check_size(found, end)
     found = tuple(dict.fromkeys(_joined(_whole(each, end) for each in found)))
     return Mission(found, end if any(map(_open, found)) and duration(found) != end else None)
 
@@ -238,18 +241,41 @@ def _joined(clauses: Iterable[Clause]) -> Iterator[Clause]:
 
 def _grouped(rows: Iterable[tuple[Place, ...]]) -> tuple[Place, ...]:
     """The places of ``rows``, each once, in the order of what is forbidden."""
-    return tuple(sorted(dict.fromkeys(place for row in rows for place in row), key=lambda place: (ENTER, OVER, LEAVE).index(place.what)))
+    each = dict.fromkeys(place for row in rows for place in row)
+    return tuple(sorted(each, key=lambda place: (ENTER, OVER, LEAVE).index(place.what)))
 
 
 def ways(clause: Clause) -> int:
-    """Ways through the choices of a clause."""
+    """Ways through the choices of a clause: a place that asks for an answer, or that a guard waits for, may be never
+    visited."""
     if isinstance(clause, Route):
-        count = 1
-        for k, leg in enumerate(clause.legs):
-            if leg.how == OR or (leg.how == ANY_ORDER and k + 1 < len(clause.legs)):
-                count *= len(leg.visits)
-        return count
-    return 1
+        return prod(len(leg.visits) for k, leg in enumerate(clause.legs)
+                    if leg.how == OR or (leg.how == ANY_ORDER and k + 1 < len(clause.legs)))
+    return 2 if isinstance(clause, Response) or (isinstance(clause, Guard) and clause.high is None) else 1
+
+
+def visits(clause: Clause, end: float) -> int:
+    """Visits that one way through a clause plans for, about."""
+    match clause:
+        case Route(legs):
+            return sum(1 if leg.how == OR else len(leg.visits) for leg in legs)
+        case Response(high=high):
+            return 1 + ceil(2 * end / high)
+        case Recurrence(every=every, end=until):
+            return 1 + ceil(2 * (until or end) / every)
+    return 1 if isinstance(clause, Guard) else 0
+
+
+def _check_size(clauses: tuple[Clause, ...], end: float) -> None:
+    """A :class:`MissionError` where a robot could not think through the mission in time."""
+    many, planned = prod(map(ways, clauses)), sum(visits(clause, end) for clause in clauses)
+    if many > MOST_WAYS:
+        raise MissionError(f"the choices of the mission have {many} ways; at most {MOST_WAYS} are legal: choices of "
+                           "places multiply, and so do responses and places that are closed until another is visited")
+    if planned > MOST_VISITS or many * planned > MOST_IN_ALL:
+        raise MissionError(f"the mission plans for about {planned} visits in each of {many} way(s); at most {MOST_VISITS} "
+                           f"are legal, and {MOST_IN_ALL} in all: let it be shorter, with fewer responses, or with more "
+                           "time between visits")
 
 
 def _check(clause: Clause) -> None:
@@ -260,8 +286,6 @@ def _check(clause: Clause) -> None:
                                f"{LONGEST_S:g} s")
     match clause:
         case Route(legs):
-            if (count := ways(clause)) > MOST_WAYS:
-                raise MissionError(f"the choices of one sequence have {count} ways; at most {MOST_WAYS} are legal")
             for k, leg in enumerate(legs[:-1]):
                 if leg.how == ANY_ORDER and (k or leg.low or any(v.stay >= leg.high for v in leg.visits)):
                     raise MissionError("in any order is for the first places of a sequence, without a time before "
@@ -271,8 +295,8 @@ def _check(clause: Clause) -> None:
             if any(place.name == key for place in closed):
                 raise MissionError(f"{words(key)} cannot be closed until it is visited itself")
         case Ban(places, window) if window and window[0] and any(place.what == LEAVE for place in places):
-            raise MissionError("what is not to be left is not left from the start on: say 'for 10 s' at most, or how long "
-                               "to stay there, as 'stay at red for 3 s within 20 s'")
+            raise MissionError("what is not to be left is not left from the start on: say 'for 10 s', or how long to "
+                               "stay there, as 'stay at red for 3 s within 20 s'")
         case Response(trigger, answer) if trigger == answer.place and not answer.stay:
             raise MissionError(f"whoever is at {words(trigger)} is there: name another place as the answer")
 

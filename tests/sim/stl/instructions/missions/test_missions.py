@@ -161,6 +161,9 @@ REFUSED = {
     "never enter red before red": "until it is visited itself",
     "visit red within 5 s, whenever you were at blue, visit blue within 5 s": "another place as the answer",
     "visit red within 5 s, then blue and goal in any order within 5 s, then red within 5 s": "give the others an order",
+    "for 300 s, be at red every 1 s": "plans for about 601 visits",
+    "whenever you were at red, be at blue within 3 s, whenever you were at blue, be at goal within 3 s, "
+    "whenever you were at goal, be at red within 3 s, for 100 s in all": "about 204 visits in each of 8 way",
     "visit red within 9 s, never leave room between 2 s and 4 s": "from the start on",
     "visit red last, then blue within 9 s": "nothing after it",
     "visit red, then be at blue every 9 s": "no part of a sequence",
@@ -333,14 +336,14 @@ def traces(rng, count, length):
 
 def test_drawn_missions_go_round_and_their_formulas_say_what_they_say():
     rng, met, broken = random.Random(51), 0, 0
-    for _ in range(120):
+    for _ in range(60):
         said = drawn(rng)
         again = read(sentence(said), WHERE)
         assert again.mission == said and not again.assumed, sentence(said)
         assert back(said) == said, formula_text(said, WHERE)
         asked = formula_of(said)
         assert horizon(asked) == pytest.approx(max(said.end, 0))
-        assert ways_of(asked, 0.2), sentence(said)
+        assert ways_of(asked, 1.0), sentence(said)
         rows = traces(rng, 12, int(said.end) + 1)
         signals = {"base_pos_w": np.array([[POINTS[x] for x in row] for row in rows], float).swapaxes(0, 1)}
         signals["goal_pos_w"] = np.broadcast_to(GOAL, signals["base_pos_w"].shape)
@@ -349,7 +352,7 @@ def test_drawn_missions_go_round_and_their_formulas_say_what_they_say():
             true = holds(said, row)
             assert true == (value > 0), (sentence(said), row, value)
             met, broken = met + true, broken + (not true)
-    assert min(met, broken) > 100
+    assert min(met, broken) > 50
 
 
 def test_what_is_kept_out_of_from_a_later_time_on_is_no_leg():
