@@ -21,7 +21,7 @@ FORMULAS = (
     "F[0,2] (norm(base_pos_w - a) < r & F[0,2] (norm(base_pos_w - b) < r))",
     "F[0,0.1] (norm(base_pos_w - far) < r)",
     "F[0,3] G[0,0.5] (norm(base_pos_w - b) < r) & G[0,3.5] (hypot(base_pos_w.x - 1.5, base_pos_w.y) > 0.4)",
-    "F[0,3] (norm(base_pos_w - far) < r | norm(base_pos_w - b) < r)")
+    "F[0,3] (norm(base_pos_w - far) < r) | F[0,3] (norm(base_pos_w - b) < r)")
 
 
 @pytest.mark.slow

@@ -230,7 +230,7 @@ def advance(
     row = step(bus, pilot, horizon_s)
     if pilot.stage == "free" and waiting:
         pilot.seed, pilot.episode = waiting.pop(0), -1  # a robot that has just started may be in this episode already
-        pilot.wanted, pilot.refusal = (instructions or {}).get(pilot.seed, ""), ""
+        pilot.wanted, pilot.refusal, pilot.begun = (instructions or {}).get(pilot.seed, ""), "", False
         pilot.stage, pilot.until = "releasing", now + RESET_S
         release(bus, pilot)
     return row
