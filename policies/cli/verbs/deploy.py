@@ -174,7 +174,8 @@ def operate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> i
     nodes = node_arguments(deploy, robot, options.artifact, out, bag, folder, options.trust)
     for sentence in options.instruction:
         nodes["policy_node"] += ["--instruction", sentence]
-    nodes["policy_node"] += ["--require", str(options.require)] if options.require else []
+    if options.require:
+        nodes["policy_node"] += ["--require", str(options.require)]
     if not options.json:
         say(f"nodes: {', '.join(nodes)}; results: {out}; Ctrl-C stops them all")
     for name in ("monitor.json", "guard.json"):  # of an earlier flight into this folder
