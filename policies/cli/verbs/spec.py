@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from temporeal.policies.cli.console import Parser, add_json, add_overwrite
-from temporeal.policies.cli.specs import formula_sets
+from temporeal.policies.cli.specs import formula_sets, missions
 from temporeal.policies.cli.specs.judging import judge
 from temporeal.policies.cli.specs.monitoring import monitor
 from temporeal.policies.cli.specs.outline import outline
@@ -26,6 +26,7 @@ Evaluates a Signal Temporal Logic formula on a recorded trace. Needs no robot, n
   plot     the same as a picture (-o out.svg, .png or .pdf)
   monitor  feed the trace sample by sample, up to the formula's horizon: bounds on the robustness, and the verdict as
            soon as it is certain; - reads stdin
+  say      a mission in words over named places as a formula (temporeal spec say --help); tell: the formula in words
   draw     draw formulas that can be satisfied, each with a witness, to a file (temporeal spec draw --help); check of
            that file, a .jsonl, does the proofs again
 
@@ -56,8 +57,8 @@ Example:
 """
 
 ACTIONS = ("check", "explain", "plot", "monitor")
-DRAW = "draw"
-"""An action with options of its own."""
+DRAW, SAY, TELL = "draw", missions.SAY, missions.TELL
+"""Actions with options of their own."""
 
 
 def parser() -> Parser:
@@ -101,23 +102,25 @@ def parser() -> Parser:
 
 
 def part_helps() -> dict[str, str]:
-    """What ``--help`` of the action with options of its own prints."""
-    return {DRAW: formula_sets.parser().format_help().strip()}
+    """What ``--help`` of the actions with options of their own prints."""
+    parsers = {DRAW: formula_sets.parser, SAY: missions.say_parser, TELL: missions.tell_parser}
+    return {action: make().format_help().strip() for action, make in parsers.items()}
 
 
 def completions() -> list[str]:
     """Actions."""
-    return [*ACTIONS, DRAW]
+    return [*ACTIONS, DRAW, SAY, TELL]
 
 
 def run(argv: Sequence[str]) -> int:
     """One action on one formula, or a set of formulas."""
-    if argv and argv[0] == DRAW:
-        return formula_sets.draw(argv[1:])
+    own = {DRAW: formula_sets.draw, SAY: missions.say_mission, TELL: missions.tell_mission}
+    if argv and argv[0] in own:
+        return own[argv[0]](argv[1:])
     options = parser().parse_intermixed_args(argv)
     action, *files = options.words or [""]
     if action not in ACTIONS:
-        legal = [*ACTIONS, DRAW]
+        legal = completions()
         raise BadInput(f"spec {action}: {guess(action, legal)}what to do is one of {', '.join(legal)}; see "
                        "temporeal spec --help")
     if files and all(Path(file).suffix == formula_sets.SUFFIX for file in files):

@@ -273,9 +273,9 @@ def _check_size(clauses: tuple[Clause, ...], end: float) -> None:
         raise MissionError(f"the choices of the mission have {many} ways; at most {MOST_WAYS} are legal: choices of "
                            "places multiply, and so do responses and places that are closed until another is visited")
     if planned > MOST_VISITS or many * planned > MOST_IN_ALL:
-        raise MissionError(f"the mission plans for about {planned} visits in each of {many} way(s); at most {MOST_VISITS} "
-                           f"are legal, and {MOST_IN_ALL} in all: let it be shorter, with fewer responses, or with more "
-                           "time between visits")
+        raise MissionError(f"the mission plans for about {planned} visits in each of {many} way(s); at most "
+                           f"{MOST_VISITS} are legal, and {MOST_IN_ALL} in all: let it be shorter, with fewer "
+                           "responses, or with more time between visits")
 
 
 def _check(clause: Clause) -> None:

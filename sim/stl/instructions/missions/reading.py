@@ -254,6 +254,7 @@ class _Meaning:
         kinds |= {"return"} if "RETURN" in verbs[0] else set()
         visits = tuple(map(self.visit, inner))
         how = {"all_of": ANY_ORDER, "one_of": OR}.get(goal.data, "")
+        joints = [t.value.text for t in goal.children if isinstance(t, Token) and t.type in ("JOIN", "ANY_ORDER")]
         out, special = _Leg(visits, how), None
         for tail in tree.find_data("tail"):
             for part in tail.children:
@@ -264,6 +265,10 @@ class _Meaning:
                     out = replace(out, low=low, high=high)
                 else:
                     special = part
+        if how == ANY_ORDER and special is None and set(joints) <= set(",;.:!"):
+            names = [words(visit.place) for visit in visits]
+            raise MissionError(f"in which order? Say '{' and '.join(names)} in any order', or "
+                               f"'{', then '.join(names)}'")
         return out, special, kinds
 
     def visit(self, tree: Tree[Token]) -> Visit:

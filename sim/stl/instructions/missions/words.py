@@ -25,7 +25,9 @@ PHRASES: dict[str, str] = {
              "enter | entering | entered | touch | touching | you visit | you visited | you have visited | you reach "
              "| you reached | you have reached | you enter | you entered | you are at | you are in | you were at | "
              "you were in | you have been at | you have been in | having visited | having been at | it visited | it "
-             "is at | it was at | it has been at | patrol | at",
+             "is at | it was at | it has been at | patrol | first visit | first reach | first go to | first fly to | "
+             "first be at | "
+             "going into | going in | flying into | moving to | moving into | driving to | walking to | at",
     "RETURN": "return to | returning to | come back to | go back to | fly back to | get back to | back to | revisit",
     "STAY": "stay at | stay in | stay inside | stay on | wait at | wait in | remain at | remain in | hover at | hover "
             "over | hover in | linger at | rest at | keep inside | keep within | hold position at",
@@ -33,17 +35,16 @@ PHRASES: dict[str, str] = {
     "NEVER": "never | do not | don t | must not | should not | not | without | while not | but not | and not ever",
     "AVOID": "avoid | avoiding | keep out of | keeping out of | stay out of | staying out of | keep away from | "
              "keeping away from | stay away from | staying away from | keep clear of | keeping clear of | stay clear "
-             "of | steer clear of",
+             "of | steer clear of | always avoid | always keep out of | always stay out of | always keep clear of",
     "OVER": "over | above | fly over | flying over | go over | going over | pass over | passing over | cross | "
             "crossing | cross over | be over | be above | fly above",
     "LEAVE": "leave | leaving | go out of | get out of | fly out of | exit",
-    "UNTIL": "until | unless | before | before you | till | until after",
+    "UNTIL": "until | unless | before | till | until after",
     "THEN": "then | and then | after that | afterwards | next | then next | followed by | from there",
     "FINALLY": "finally | at the end | lastly | last of all | in the end",
     "LAST": "last | as last | at last",
     "OR": "or | or else",
-    "EITHER": "either | both | please | should | must | shall | ever | robot | always | also | but | afterwards too | "
-              "there | again | at any time",
+    "FILLER": "either | both | please | should | must | shall | ever | robot | also | but | at any time",
     "ANY_ORDER": "in any order | in whatever order | in whichever order | in either order | in no particular order | "
                  "any order | order does not matter",
     "WITHIN": "within | in | in at most | in under | in less than | within at most | inside of | for at most | in up "
@@ -61,7 +62,7 @@ PHRASES: dict[str, str] = {
     "LASTS": "mission lasts | mission takes | mission is over after | it all lasts | it lasts | it takes",
     "IN_ALL": "in all | overall | altogether | in total | all in all | for all of it",
 }
-"""Mark: its wordings, without articles."""
+"""Mark: its wordings, without articles. A filler says nothing wherever it stands: "again" and "always" are none."""
 ARTICLES = ("the", "an", "a")
 UNITS = {"s": 1.0, "sec": 1.0, "secs": 1.0, "second": 1.0, "seconds": 1.0, "min": 60.0, "mins": 60.0, "minute": 60.0,
          "minutes": 60.0}
@@ -251,7 +252,7 @@ def _duration(first: Mark, last: Mark, value: float, text: str) -> Mark:
 
 def _in_all(row: Iterator[Mark]) -> Iterator[Mark]:
     """'for 60 s in all', and 'for 60 s' at the beginning, are how long the mission lasts. Fillers are left out."""
-    marks = [mark for mark in row if mark.kind != "EITHER"]
+    marks = [mark for mark in row if mark.kind != "FILLER"]
     for at, mark in enumerate(marks):
         if mark.kind == "IN_ALL":
             if at < 2 or marks[at - 1].kind != "DURATION":
@@ -271,7 +272,7 @@ def _breaks(row: Sequence[Mark]) -> Iterator[Mark]:
     pause: Mark | None = None
     for mark in row:
         if mark.kind in ("SIGN", "AND"):
-            pause = pause or mark
+            pause = mark if pause is None or mark.kind == "AND" else pause
             continue
         if before is None:
             pass
@@ -299,9 +300,9 @@ def _unknown(word: str, names: Sequence[str]) -> str:
     """What a message says of a word that begins nothing."""
     said = [part for name in names for part in name.split("_")]
     known = [*(part for phrase in wordings() for part in phrase), *UNITS, *NUMBERS]
-    begun = [" ".join(phrase) for phrase in wordings() if phrase[0] == word]
-    if begun:
-        return f"{word!r} is read only in: {', '.join(begun[:6])}"
+    inside = sorted((phrase for phrase in wordings() if word in phrase), key=lambda phrase: phrase[0] != word)
+    if inside:
+        return f"{word!r} is read only in: {', '.join(' '.join(phrase) for phrase in inside[:6])}"
     near = [close for row in (said, known) for close in get_close_matches(word[:SHOWN], dict.fromkeys(row), 3, 0.6)]
     shown = f"did you mean {', '.join(near[:3])}?" if near else f"places are {', '.join(map(spoken, names))}"
     return f"unknown word {word[:SHOWN]!r} ({shown})"

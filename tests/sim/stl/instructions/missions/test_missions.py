@@ -27,7 +27,7 @@ from temporeal.sim.stl.instructions.missions.places import places
 from temporeal.sim.stl.instructions.missions.reading import read
 from temporeal.sim.stl.instructions.missions.recognizing import mission_of
 from temporeal.sim.stl.instructions.missions.telling import sentence
-from temporeal.sim.stl.instructions.missions.words import MOST_CHARACTERS, reserved
+from temporeal.sim.stl.instructions.missions.words import MOST_CHARACTERS, PHRASES, reserved
 from temporeal.sim.stl.instructions.missions.writing import formula_constants, formula_text
 from temporeal.sim.stl.itineraries.planner import ways_of
 from temporeal.sim.stl.language.parse import parse
@@ -83,6 +83,7 @@ WORDINGS = {
     "visit blue within 20 s, never enter blue until you visited red": [
         "do not enter blue before red, visit blue within 20 s",
         "be at blue in 20 s, never visit blue until you reach red",
+        "visit blue within 20 s without going into blue before you were at red",
         "visit blue within 20 s and keep out of blue until red"],
     "never enter blue or goal until you visited red within 9 s": [
         "never enter blue or goal until you visited red within 9 s",
@@ -128,6 +129,42 @@ def test_all_wordings_of_a_mission_are_told_as_one_sentence(canonical):
         assert sentence(read(text, WHERE).mission) == canonical, text
 
 
+FRAMES = {
+    "VISIT": "{} red within 5 s",
+    "RETURN": "visit red within 5 s, {} blue within 5 s",
+    "STAY": "{} red for 2 s within 5 s",
+    "LAND": "visit red within 5 s, {} blue within 5 s",
+    "NEVER": "visit red within 5 s, {} enter blue",
+    "AVOID": "visit red within 5 s, {} blue",
+    "OVER": "visit red within 5 s, never {} table",
+    "LEAVE": "visit red within 5 s, never {} room",
+    "UNTIL": "visit red within 5 s, never enter blue {} you were at red",
+    "THEN": "visit red within 5 s {} blue within 5 s",
+    "FINALLY": "visit red within 5 s, {} visit blue within 5 s",
+    "LAST": "visit red within 5 s, visit blue {} within 5 s",
+    "OR": "visit red {} blue within 5 s",
+    "ANY_ORDER": "visit red and blue {} within 5 s",
+    "WITHIN": "visit red {} 5 s",
+    "BETWEEN": "visit red {} 5 s and 8 s",
+    "TO": "visit red between 5 s {} 8 s",
+    "FOR": "visit red {} 2 s within 5 s",
+    "EVERY": "be at red {} 5 s for 30 s",
+    "WHENEVER": "visit red within 5 s, {} you were at red, visit blue within 5 s",
+    "WHOLE": "visit red within 5 s, avoid table {}",
+    "LASTS": "avoid red, {} 30 s",
+    "IN_ALL": "avoid red, for 30 s {}",
+    "FILLER": "visit {} red within 5 s",
+}
+"""A sentence for every kind of phrase."""
+
+
+@pytest.mark.parametrize("kind", PHRASES)
+def test_all_phrases_of_a_kind_say_the_same(kind):
+    said = {phrase: sentence(read(FRAMES[kind].format(phrase.strip()), WHERE).mission)
+            for phrase in PHRASES[kind].split("|")}
+    assert len(set(said.values())) == 1, said
+
+
 def test_times_that_are_not_said_are_assumed_aloud():
     found = read("visit red, then blue within 10 s", WHERE)
     assert found.assumed == ("no time is said for red: within 30 s is assumed",)
@@ -165,6 +202,8 @@ REFUSED = {
     "whenever you were at red, be at blue within 3 s, whenever you were at blue, be at goal within 3 s, "
     "whenever you were at goal, be at red within 3 s, for 100 s in all": "about 204 visits in each of 8 way",
     "visit red within 9 s, never leave room between 2 s and 4 s": "from the start on",
+    "visit red, blue, goal within 9 s": "in which order",
+    "do not visit red again": "'again' is read only in", "never return to red": "cannot come here",
     "visit red last, then blue within 9 s": "nothing after it",
     "visit red, then be at blue every 9 s": "no part of a sequence",
     "visit red or blue within 1 s" + ", then red or blue" * 6 + " within 1 s": "ways",
