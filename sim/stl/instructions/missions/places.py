@@ -1,4 +1,4 @@
-"""Places by name: the words of a mission that stand for regions. Standard library only.
+"""Places by name: the words of a mission that stand for regions.
 
     position: base_pos_w                           # the signal of the robot's position (this one where it is left out)
     within: 30                                     # s, for a visit without a time (30)

@@ -1,4 +1,4 @@
-"""A mission as its canonical sentence, which :func:`reading.read` reads as the same mission. Standard library only."""
+"""A mission as its canonical sentence, which :func:`reading.read` reads as the same mission."""
 
 from __future__ import annotations
 

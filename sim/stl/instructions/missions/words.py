@@ -1,4 +1,4 @@
-"""The words of missions, and a sentence as a row of marks that the grammar reads. Standard library only.
+"""The words of missions, and a sentence as a row of marks that the grammar reads.
 
 Wordings are data (:data:`PHRASES`): adding one is adding it there. The longest phrase wins, articles are left out, and
 numbers are digits or words up to 999. What no phrase begins with is refused with the nearest words.

@@ -1,4 +1,4 @@
-"""A mission as a formula. Standard library only.
+"""A mission as a formula.
 
 | says | formula |
 |---|---|

@@ -29,7 +29,8 @@ from temporeal.sim.stl.instructions.missions.recognizing import mission_of
 from temporeal.sim.stl.instructions.missions.telling import sentence
 from temporeal.sim.stl.instructions.missions.words import MOST_CHARACTERS, PHRASES, reserved
 from temporeal.sim.stl.instructions.missions.writing import formula_constants, formula_text
-from temporeal.sim.stl.itineraries.planner import ways_of
+from temporeal.sim.stl.itineraries.planner import plan, ways_of
+from temporeal.sim.stl.itineraries.search import straight
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.language.queries import horizon
 from temporeal.sim.stl.semantics.robustness import robustness
@@ -398,3 +399,11 @@ def test_what_is_kept_out_of_from_a_later_time_on_is_no_leg():
     (way,) = ways_of(formula_of(read("visit red within 9 s, avoid blue between 2 and 5 s", WHERE).mission), 0.2)
     assert way.variables == 1 and [(keep.start, keep.end) for keep in way.keeps] == [((0, 10), (0, 25))]
     assert not way.keeps[0].region.inside
+
+
+def test_a_planner_lands_last_whatever_the_order_before():
+    said = read("visit red and blue in any order within 20 s, land on the landing pad last within 5 s", WHERE).mission
+    found = plan(ways_of(formula_of(said), 0.2), (1.0, 1.0, 1.0), straight(1.0, 0.2))
+    assert found is not None and found.itinerary.slack > 0
+    red, pad = found.itinerary.legs[0].region, found.itinerary.legs[-1].region
+    assert len(found.itinerary.legs) == 3 and red.center == (2, 0, 1) and pad.center == (0, 2, 0.2)
