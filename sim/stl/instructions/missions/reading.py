@@ -46,7 +46,7 @@ from temporeal.sim.stl.instructions.missions.meaning import (
     total,
     words,
 )
-from temporeal.sim.stl.instructions.missions.places import Places, seconds
+from temporeal.sim.stl.instructions.missions.places import Places, footprint, seconds
 from temporeal.sim.stl.instructions.missions.words import Mark, marks, understood
 
 EXAMPLES = {
@@ -295,7 +295,7 @@ class _Meaning:
                 found.append(Place(token.value.text, what))
             elif isinstance(token, Token):
                 what = {"OVER": OVER, "LEAVE": LEAVE, "VISIT": ENTER}.get(token.type, what)
-        return tuple(found)
+        return tuple(footprint(place, self.where.shapes[place.name]) for place in found)
 
 
 def _added(routes: list[_Open], found: _Open) -> list[_Open]:

@@ -407,3 +407,26 @@ def test_a_planner_lands_last_whatever_the_order_before():
     assert found is not None and found.itinerary.slack > 0
     red, pad = found.itinerary.legs[0].region, found.itinerary.legs[-1].region
     assert len(found.itinerary.legs) == 3 and red.center == (2, 0, 1) and pad.center == (0, 2, 0.2)
+
+
+def test_over_a_place_is_at_any_height_and_a_pillar_has_no_top():
+    assert sentence(read("for 9 s, never over blue or over red", WHERE).mission) == (
+        "for 9 s, never enter blue, never go over red")
+    asked = formula_of(read("for 9 s, never over red", WHERE).mission)
+    above = {"base_pos_w": np.array([[2.1, 0, 2.5]] * 10, float)}
+    assert robustness(asked, above, 1.0)[0] == pytest.approx(-0.3)
+    inside = formula_of(read("for 9 s, never enter red", WHERE).mission)
+    assert robustness(inside, above, 1.0)[0] > 1
+
+
+def test_the_first_sentence_of_the_page_by_hand():
+    asked = formula_of(read("visit red within 4 s, then blue within 3 s, never over the table", WHERE).mission)
+
+    def value(*walk):
+        return robustness(asked, {"base_pos_w": np.array([POINTS[at] for at in walk], float)}, 1.0)[0]
+
+    away = "nowhere"
+    assert value(away, away, away, "red", away, away, "blue", away) == pytest.approx(0.4)
+    assert value(away, away, away, "red", away, away, away, "blue") < 0  # blue 4 s after red
+    assert value("blue", away, away, away, "red", away, away, away) < 0  # the other order
+    assert value(away, away, "red", "over table", "blue", away, away, away) == pytest.approx(-0.5)
