@@ -34,7 +34,7 @@ them), and the monitor says in flight when the machine is another one. --drift i
 found of this one (docs/how-to/drift.md).
 
 A policy for any formula (algo=generalist) is exported with the judge of its missions, judge.onnx, once its training is
-finished (docs/how-to/any-formula.md).
+finished (docs/how-to/typing-missions.md).
 
 A classifier of success (algo=success_classifier) is written as a folder that `temporeal actor` takes: success=FOLDER.
 

@@ -140,7 +140,7 @@ def test_a_run_is_exported_with_its_judge_and_refused_without(tmp_path: Path, ca
     from temporeal.policies.training import checkpoint
 
     run, out = tmp_path / "run", tmp_path / "artifact"
-    assert main(["train", "task=any_formula", "algo=generalist", "task.settings.formulas=20", "num_worlds=64",
+    assert main(["train", "task=any_formula/linear", "algo=generalist", "task.settings.formulas=20", "num_worlds=64",
                  "algo.total_steps=4000", "algo.judged_steps=20", "algo.calibration=8", f"out={run}"]) == 0
     assert main(["export", str(run), "--out", str(out)]) == 0
     artifact = Artifact.load(out)
