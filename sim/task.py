@@ -135,6 +135,18 @@ class Schedules(Protocol):
         """The signals of starts, as far as they are known."""
 
 
+class Missions(Protocol):
+    """The formulas that worlds of a task are given as data: what a learner chooses.
+
+    Attributes:
+        weights: [B] how often each of them is drawn, in proportion.
+        squeeze: least and greatest factor on the ends of their windows; None: as they are.
+    """
+
+    weights: Tensor
+    squeeze: tuple[float, float] | None
+
+
 @dataclass(frozen=True)
 class Task:
     """One task for one robot.
@@ -150,6 +162,7 @@ class Task:
             ``memory`` holds a ``tick`` [K] (control steps since mission start) and replaces what both the observation
             map and the objective would keep by then.
         schedules: where the policy follows a schedule, which somebody has to choose (algo=tgpo): which there are.
+        missions: where each world has a formula of its own (algo=generalist): where they are drawn from.
         observe: the observation map; ``act``: the action map; ``objective``: reward and termination.
         extra: signals that the task itself gives: a goal.
         shapes: to draw, each ``{"type": "sphere" | "cylinder" | "box", ...}``.
@@ -174,6 +187,7 @@ class Task:
     initial: Callable[[Draw], dict[str, Tensor]]
     mid_episode: Callable[[Draw], tuple[dict[str, Tensor], dict[str, Tensor]]] | None = None
     schedules: Schedules | None = None
+    missions: Missions | None = None
     extra: Extra | None = None
     shapes: Sequence[Mapping[str, Any]] = ()
     appearance: Callable[[Mapping[str, Tensor]], dict[str, Tensor]] | None = None

@@ -24,7 +24,11 @@ from temporeal_benchmarks.data import studies
 from temporeal_benchmarks.rows import Row
 
 PART, CHUNK, FEW = "policy-study", 250, 10
-WORDS: Mapping[str, tuple[str, ...]] = {}
+SECONDS = {"linear": 1500, "unicycle": 1800, "quadrotor": 3600}
+"""Of a core, for the training of each robot."""
+WORDS: Mapping[str, tuple[str, ...]] = {robot: (
+    f"task=any_formula/{robot}", "algo=generalist", "processes=1", "algo.threads=1", "algo.clock=cpu",
+    "algo.total_steps=1000000000", f"algo.max_seconds={seconds}") for robot, seconds in SECONDS.items()}
 """By robot, what ``temporeal train`` is told."""
 
 

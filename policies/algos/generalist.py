@@ -51,7 +51,7 @@ class GeneralistConfig(PPOConfig):
     critic_hidden: tuple[int, ...] = (128, 128)
     mid_episode_starts: float = 0.7  # share of worlds whose episodes start in mid-episode
     truncate_after: int = 60  # steps after which those are cut off, on average
-    judged_steps: int = 300  # of each world at the end, from which the judge of legs learns; cut off nowhere
+    judged_steps: int = 500  # of each world at the end, from which the judge of legs learns; cut off nowhere
     calibration: int = 400  # formulas of the validation family that are flown at the end, which calibrate the forecast
 
     def __post_init__(self) -> None:
@@ -108,6 +108,8 @@ class Forecaster:
         state, obs, hidden = env.state_dict(), learner.obs, learner.hidden
         obs = obs._replace(actor=obs.actor.clone(), critic=obs.critic.clone())
         env.set_mid_episode_starts(JUDGED_STARTS)
+        if env.task.missions is not None:
+            env.task.missions.squeeze = SQUEEZE
         task, graph = env.task, PolicyGraph(env.task.observe, learner.normalizer, learner.actor, env.task.act)
         judge = judge_of(task)
         act = deterministic(learner.actor, learner.normalizer)
@@ -116,6 +118,8 @@ class Forecaster:
         satisfied = sum(each.robustness > 0 for each in flights) / len(flights)
         self.kept = {"judge": judge.net.state_dict(), "calibration": correction, "validation": satisfied}
         learner.obs, learner.hidden = obs, hidden
+        if env.task.missions is not None:
+            env.task.missions.squeeze = None
         env.set_mid_episode_starts(config.mid_episode_starts, config.truncate_after)
         env.load_state_dict(state)
 
@@ -129,6 +133,7 @@ class Forecaster:
 
 
 FINISH = 0.5  # of the time that as many steps of training take
+SQUEEZE = (0.4, 1.3)  # of windows in what the judge learns from: it must know what is too short
 JUDGED_STARTS = 0.5  # share of episodes from which the judge learns that begin in mid-episode
 
 

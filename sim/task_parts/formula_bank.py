@@ -102,7 +102,11 @@ class Starts:
 
     Args:
         weights: [B] how often each row is drawn, in proportion; a learner changes them.
+        squeeze: least and greatest factor on the ends of windows, drawn for each episode: below 1 many are too short,
+            which a judge must have seen. None: as they are.
     """
+
+    squeeze: tuple[float, float] | None = None
 
     def __init__(self, system: System, world: World, bank: Bank, follower: Follower) -> None:
         self.system, self.world, self.bank, self.follower = system, world, bank, follower
@@ -120,7 +124,7 @@ class Starts:
         row = self._row(draw)
         mirror = self._mirror(draw)
         return {**self._placed(self.begun(draw), *self._start(row, mirror)),
-                MISSION: mirrored_program(self.bank.programs[row], mirror)}
+                MISSION: self._program(row, mirror, draw)}
 
     def mid_episode(self, draw: Draw) -> tuple[State, State]:
         """State and memory of K worlds in mid-episode."""
@@ -142,6 +146,17 @@ class Starts:
         """Signs of x and y and whether they change places [K, 3]: the arena's symmetries."""
         u = draw("mission.mirror", 3)
         return (u < 0.5).float() * (1.0 if self.square and self.world.home is None else 0.0)
+
+    def _program(self, row: Tensor, mirror: Tensor, draw: Draw) -> Tensor:
+        """The programs [K, SIZE] of rows of the bank."""
+        found = mirrored_program(self.bank.programs[row], mirror)
+        if self.squeeze is not None:
+            low, high = self.squeeze
+            factor = low + (high - low) * draw("mission.squeeze", 1)
+            parts = split(found.numpy())  # views
+            parts["legs"][..., 9] = np.floor(parts["legs"][..., 9] * factor.numpy())
+            parts["most"][:] = np.floor(parts["most"] * factor.numpy()[..., None])
+        return found
 
     def _start(self, row: Tensor, mirror: Tensor) -> tuple[Tensor, Tensor]:
         heading = self.bank.headings[row]
@@ -181,7 +196,7 @@ class Starts:
             turned = 2.0 * torch.pi * u[:, 5]
             state = self._placed(state, torch.where(planned, near, wide), turned)
         late = torch.floor(u[:, 6] ** 2 * 10.0)
-        state = {**state, MISSION: mirrored_program(own.programs[row], mirror)}
+        state = {**state, MISSION: self._program(row, mirror, draw)}
         return state, {"tick": come + late, "hit": hit, "held": torch.zeros_like(come)}
 
     def _goes_on(self, state: Mapping[str, Tensor], memory: Mapping[str, Tensor]) -> Tensor:

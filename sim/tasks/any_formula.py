@@ -100,4 +100,4 @@ def make(
         episode_s=length, formula=parse(text, task_schema(of.scene), constants), formula_text=text,
         constants=constants, observe=Observe(of, follower, where, unit), act=of.act,
         objective=objective, initial=starts.initial, mid_episode=starts.mid_episode,
-        extra=Constant(SignalSpec(MISSION, (SIZE,), "1")), stop=of.stop, finite=True)
+        extra=Constant(SignalSpec(MISSION, (SIZE,), "1")), missions=starts, stop=of.stop, finite=True)

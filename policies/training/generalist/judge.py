@@ -23,7 +23,7 @@ from temporeal.sim.rewards.follower import Follower
 from temporeal.sim.rewards.itinerary_view import TOKENS, Lengths, as_it_is, seen, size, token_size
 
 HIDDEN, ACTIVATION = (128, 128), "silu"
-EPOCHS, BATCH, RATE = 6, 2048, 1e-3
+EPOCHS, BATCH, RATE = 10, 2048, 2e-3
 
 
 class Judge(nn.Module):

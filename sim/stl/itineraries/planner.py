@@ -21,12 +21,15 @@ from temporeal.sim.stl.itineraries.asked import Asked, asked
 from temporeal.sim.stl.itineraries.itinerary import Itinerary
 from temporeal.sim.stl.itineraries.program import LEGS, program
 from temporeal.sim.stl.itineraries.regions import FORMS, NotARegion, Numbers
-from temporeal.sim.stl.itineraries.search import Travel, search
+from temporeal.sim.stl.itineraries.search import AMPLE, Travel, search
 from temporeal.sim.stl.language.errors import FormulaError
 from temporeal.sim.stl.language.propositional import Formula
 from temporeal.sim.stl.planning.decompose import decompose
 
 Floats = NDArray[np.float32]
+TRUSTED = 0.5
+"""Share of the best slack that the search expects, below which the judge does not choose: of many estimates the highest
+is easily too high, and a window that is over cannot be met."""
 Judge = Callable[[Floats, Floats, Floats, Floats], tuple[Floats, Floats]]
 """``judge(programs [R, SIZE], points [R, 3], ticks [R], hits [R, LEGS])``: for R legs that are about to begin, the
 probability [R] that the leg under way is hit in time with nothing broken, and the samples [R] that it takes."""
@@ -84,7 +87,8 @@ def plan(ways: Sequence[Asked], point: Numbers, travel: Travel, judge: Judge | N
         chances, durations = _judged(found, programs, times, point, judge)
         times = [_expected(each, own) for each, own in zip(found, durations)]
     whole = [float(np.prod(own)) for own in chances]
-    best = int(np.argmax(whole))
+    least = TRUSTED * min(found[0].slack, AMPLE)
+    best = int(np.argmax([chance if each.slack >= least else -1.0 for chance, each in zip(whole, found)]))
     expected = replace(found[best], times=tuple(int(t) for t in times[best][: len(found[best].times)]))
     return Plan(expected, programs[best], tuple(map(float, chances[best])), whole[best])
 
