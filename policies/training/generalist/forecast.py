@@ -67,7 +67,7 @@ def platt(chances: Sequence[float], satisfied: Sequence[bool], steps: int = 50) 
     y = np.where(np.asarray(satisfied), (yes + 1.0) / (yes + 2.0), 1.0 / (no + 2.0))
     found = np.array([1.0, 0.0])
     for _ in range(steps):
-        q = 1.0 / (1.0 + np.exp(-x @ found))
+        q = 1.0 / (1.0 + np.exp(-np.clip(x @ found, -50.0, 50.0)))
         slope = x.T @ (y - q) - 1e-3 * (found - [1.0, 0.0])
         curve = (x * (q * (1 - q))[:, None]).T @ x + 1e-3 * np.eye(2)
         found = found + np.linalg.solve(curve, slope)
