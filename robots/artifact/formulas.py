@@ -62,9 +62,9 @@ class FormulaSpec:
         for name in ("signal", "position"):
             if not isinstance(value := getattr(self, name), str) or not value.isidentifier():
                 raise ValueError(f"formulas: {name} is {value!r:.60}; a signal's name is needed")
-        for name, most in (("size", MOST_SIZE), ("legs", MOST_LEGS)):
-            if not is_size(value := getattr(self, name)) or not 1 <= value <= most:
-                raise ValueError(f"formulas: {name} is a whole number from 1 to {most}, got {value!r:.60}")
+        for name, largest in (("size", MOST_SIZE), ("legs", MOST_LEGS)):
+            if not is_size(value := getattr(self, name)) or not 1 <= value <= largest:
+                raise ValueError(f"formulas: {name} is a whole number from 1 to {largest}, got {value!r:.60}")
         if not isinstance(self.keep, str) or not 0 < len(self.keep) <= MOST_TEXT:
             raise ValueError(f"formulas: keep is a formula of 1 to {MOST_TEXT} characters, got {self.keep!r:.60}")
         if not isinstance(self.constants, Mapping) or len(self.constants) > MOST_CONSTANTS or any(

@@ -73,7 +73,6 @@ from temporeal_bridge.transports.transport import QOS, Received, Transport, requ
 
 AFTER_HORIZON_S = 0.1  # the formula is decided by the sample at its horizon: fly a little longer
 DIAGNOSTICS_S = 1.0
-FORECAST_S = 0.5  # interval between forecasts on the way
 HELLO_S = 0.25  # interval between greetings to the guard, outside missions
 START_S = 2.0  # for the first state after a start
 AUTOSTART_S = 3.0  # from the guard's readiness: monitor and recorder, started beside, must see the mission begin
@@ -109,11 +108,6 @@ class Options:
             raise ValueError(f"require is a probability from 0 to 1, got {self.require:g}")
 
 
-def say(text: str) -> None:
-    """A line in the node's log."""
-    print(f"policy_node: {text}", file=sys.stderr, flush=True)
-
-
 class PolicyNode:
     """One artifact for one robot."""
 
@@ -131,7 +125,7 @@ class PolicyNode:
             transport, artifact, robot, interface, options.instruction,
             changeable=lambda: "" if self.mode in ("waiting", "ready") else self.mode,
             refuse=lambda why: self.announcements.event(self.mode, -1, "instruction", why),
-            state=lambda: self.state.newest() if self.state.complete else None, require=options.require, say=say)
+            state=lambda: self.state.newest() if self.state.complete else None, require=options.require)
         self.policy = SteppedPolicy(artifact, self.told)
         self.after, self.autostart = options.after, options.autostart
         self.identity, self.period = identity(manifest), 1.0 / manifest.rate_hz
@@ -154,7 +148,6 @@ class PolicyNode:
         self.ready_since = inf
         self.next_hello = transport.monotonic()
         self.next_report = self.next_hello + DIAGNOSTICS_S
-        self.next_forecast = self.next_hello
 
     # modes
 
@@ -351,15 +344,8 @@ class PolicyNode:
             self.state.read_pictures()  # now there is time for it
             if self.rehearsal.due(now):
                 self._rehearse()
-            elif now >= self.next_forecast:
-                self._forecast(now)
-
-    def _forecast(self, now: float) -> None:
-        """How likely the mission is by now, of a policy that takes formulas; outside of the control period's work."""
-        self.next_forecast = now + FORECAST_S
-        if self.told.flown is not None and self.in_charge:
-            said = self.told.flown.update(self.state.newest())
-            self.announcements.forecast({"flight": self.flight.number, "t": now - self.first, **said})
+            elif self.in_charge and (said := self.told.forecast(now, self.state.newest)):
+                self.announcements.forecast({"flight": self.flight.number, "t": now - self.first, **said})
 
     def _rehearse(self) -> None:
         """The next step's work on the newest state, without effect; errors are ignored."""

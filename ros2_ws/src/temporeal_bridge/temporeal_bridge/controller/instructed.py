@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from time import perf_counter
@@ -34,6 +35,12 @@ from temporeal_bridge.transports.transport import QOS, Received, Transport
 Refuse = Callable[[str], None]
 """Says why an instruction is not taken."""
 Signals = Mapping[str, np.ndarray]
+FORECAST_S = 0.5  # interval between forecasts on the way
+
+
+def say(text: str) -> None:
+    """A line in the node's log."""
+    print(f"policy_node: {text}", file=sys.stderr, flush=True)
 
 
 class Instructed:
@@ -48,8 +55,7 @@ class Instructed:
     Args:
         text: the first one; empty: none yet.
         changeable: whether a mission may be told something else now. ``refuse``: gets reasons.
-        state: the newest signals; None: not all are there. ``require``: least P(satisfied) of a formula. ``say``: gets
-            lines for the log.
+        state: the newest signals; None: not all are there. ``require``: least P(satisfied) of a formula.
 
     Attributes:
         text: what is in force; empty: nothing. signals: what the policy reads of words. flown: of a formula.
@@ -59,15 +65,16 @@ class Instructed:
     def __init__(
         self, transport: Transport, artifact: Any, robot: RobotSpec, interface: Interface, text: str, *,
         changeable: Callable[[], str], refuse: Refuse, state: Callable[[], Signals | None] = lambda: None,
-        require: float = 0.0, say: Callable[[str], None] = lambda text: None,
+        require: float = 0.0,
     ) -> None:
         manifest: Manifest = artifact.manifest
         self.transport, self.artifact, self.manifest = transport, artifact, manifest
         self.robot, self.interface = robot, interface
-        self.changeable, self.refuse, self.state, self.require, self.say = changeable, refuse, state, require, say
+        self.changeable, self.refuse, self.state, self.require = changeable, refuse, state, require
         self.spec, self.text, self.refused, self.told = asked_for(manifest), "", False, is_told(manifest)
         self.signals: Signals = {}
         self.flown: FormulaMission | None = None
+        self.next_forecast = 0.0
         if not self.told:
             if text:
                 mission_of(manifest, robot, interface, text)
@@ -114,7 +121,7 @@ class Instructed:
         said = {} if self.flown is None else self.flown.said()
         self.transport.publish(self.answers, answer(self.text, said))
         if said:
-            self.say(f"P(satisfied) {said['forecast']:.2f}; " + "; ".join((*said["itinerary"], *said["notes"])))
+            say(f"P(satisfied) {said['forecast']:.2f}; " + "; ".join((*said["itinerary"], *said["notes"])))
 
     def look(self) -> None:
         """The first state is there: plan a formula that was taken before. InstructionError: it is not flown."""
@@ -139,6 +146,13 @@ class Instructed:
         """Of the formula in force: forecast, and what reading and planning took."""
         said = {} if self.flown is None else self.flown.said()
         return {key: said[key] for key in ("forecast", "read_ms", "planned_ms") if key in said}
+
+    def forecast(self, now: float, state: Callable[[], Signals]) -> dict[str, Any]:
+        """How likely the mission is by now, of a policy that takes formulas; empty while it is not due."""
+        if self.flown is None or now < self.next_forecast:
+            return {}
+        self.next_forecast = now + FORECAST_S
+        return self.flown.update(state())
 
     def reads(self, signals: Signals) -> Signals:
         """What the policy reads of its instruction, besides ``signals``."""

@@ -33,7 +33,6 @@ from temporeal.sim.stl.language.propositional import Formula, to_text
 from temporeal.sim.stl.language.queries import children, horizon, signals_in
 from temporeal.sim.stl.language.text import number_text
 from temporeal_bridge.interface.interface import Interface
-from temporeal_bridge.mission import task_signals
 
 LONGEST = 20_000  # characters of a text
 MOST_CONSTANTS, MOST_NUMBERS, MOST_NODES = 200, 16, 2000  # of a text; of a constant; of a formula, written out
@@ -119,7 +118,7 @@ def typed(manifest: Manifest, robot: RobotSpec, interface: Interface, text: str)
     if taken := sorted(name for name in constants if both[name] != constants[name]):
         raise InstructionError(f"constants {', '.join(taken)} are the policy's own, "
                                f"{', '.join(f'{name} = {of.constants[name]:g}' for name in taken)}: use other names")
-    schema = {**robot.signals, **task_signals(robot, interface)}
+    schema = {**interface.carried, **robot.signals}
     asked = sized(parse(formula, schema, constants))
     reach = horizon(asked)
     if not isfinite(reach):
@@ -163,7 +162,7 @@ def sized(formula: Formula) -> Formula:
 
 def check_carried(formula: Formula, interface: Interface) -> None:
     """All that the formula reads is on a topic."""
-    unseen = sorted(set(signals_in(formula)) - set(interface.state) - {"mission_time"})
+    unseen = sorted(set(signals_in(formula)) - set(interface.state))
     if unseen:
         raise InstructionError(f"the formula reads {', '.join(unseen)}, which no topic of interface {interface.name!r} "
                                f"carries; carried: {', '.join(interface.state)}")
