@@ -1,6 +1,6 @@
 """Actors and critics that read a set: numbers, then elements of which any may be left out or exchanged (deep sets).
 
-    value = net(numbers, max over elements, mean over elements of phi(element, numbers))
+    value = net(numbers, max over elements and 0, sum over elements of phi(element, numbers))
 
 (Zaheer et al., "Deep Sets", arXiv 1703.06114, with the context of DeepLTL, arXiv 2410.04631.) An element whose numbers
 are all 0 is absent. What the network computes does not depend on their order, nor on how many are absent.
@@ -47,7 +47,7 @@ class SetNet(nn.Module):
         there = (elements.abs().sum(-1, keepdim=True) > 0).to(obs.dtype)
         found = self.first(self.of_element(elements) + self.of_numbers(numbers)[..., None, :])
         found = self.second(self.phi(found)) * there
-        pooled = torch.cat([found.amax(-2), found.sum(-2) * 0.25], -1)
+        pooled = torch.cat([found.amax(-2).clamp(min=0.0), found.sum(-2) * 0.25], -1)  # as if one were always absent
         return self.net(torch.cat([numbers, pooled], -1))
 
 
