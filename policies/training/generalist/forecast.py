@@ -59,7 +59,7 @@ def calibrated(task: Task, graph: PolicyGraph, world: World, judge: Judge, count
 
 def platt(chances: Sequence[float], satisfied: Sequence[bool], steps: int = 50) -> dict[str, float]:
     """Slope and offset of the log-odds by maximum likelihood, with Platt's targets (shrunk by Laplace's rule) and at
-    least 0 for the slope, by Newton's method."""
+    least 0 for the slope, by Newton's method; a normal prior about no correction keeps what nothing tells finite."""
     p = np.clip(np.asarray(chances, float), 1e-6, 1 - 1e-6)
     x = np.stack([np.log(p / (1 - p)), np.ones_like(p)], 1)
     yes = float(np.sum(satisfied))
@@ -68,9 +68,9 @@ def platt(chances: Sequence[float], satisfied: Sequence[bool], steps: int = 50) 
     found = np.array([1.0, 0.0])
     for _ in range(steps):
         q = 1.0 / (1.0 + np.exp(-np.clip(x @ found, -50.0, 50.0)))
-        slope = x.T @ (y - q) - 1e-3 * (found - [1.0, 0.0])
-        curve = (x * (q * (1 - q))[:, None]).T @ x + 1e-3 * np.eye(2)
-        found = found + np.linalg.solve(curve, slope)
+        slope = x.T @ (y - q) - (found - [1.0, 0.0])
+        curve = (x * (q * (1 - q))[:, None]).T @ x + np.eye(2)
+        found = found + np.clip(np.linalg.solve(curve, slope), -1.0, 1.0)
     return {"slope": float(max(found[0], 0.0)), "offset": float(found[1])}
 
 
