@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from temporeal.policies.cli.console import complain as note
 from temporeal.policies.runs.errors import BadInput, bad_input
 
 if TYPE_CHECKING:
@@ -14,11 +15,18 @@ if TYPE_CHECKING:
 
 
 def texts(options: Any, manifest: Manifest) -> list[str]:
-    """The sentences of ``--instruction``, or the missions in the files of ``--formula``, each in its one form."""
+    """The sentences of ``--instruction``, or the missions in the files of ``--formula``, each in its one form.
+
+    Sentences over the ``--places`` of a map are missions, too.
+    """
+    if options.places is not None and (manifest.formulas is None or not options.instruction):
+        raise BadInput(f"--places {options.places} is for --instruction of a policy that flies any formula")
     if not options.formula:
+        if options.places is not None:
+            return [meant(sentence, options.places) for sentence in options.instruction]
         if options.instruction and manifest.formulas is not None:
             raise BadInput(f"--instruction {options.instruction[0]!r}: the policy {manifest.name!r} is told by "
-                           "formulas: --formula mission.yaml")
+                           "formulas: --formula mission.yaml; or say where places are: --places map.yaml")
         if options.require and manifest.formulas is None:
             raise BadInput(f"--require {options.require:g}: the policy {manifest.name!r} has no forecast; it takes no "
                            "formula")
@@ -47,6 +55,21 @@ def read(path: Path) -> str:
     return canonical(text)
 
 
+def meant(sentence: str, path: Path) -> str:
+    """The mission of a sentence over the places of a map, in its one form; what it means is said."""
+    from temporeal.policies.cli.specs.missions import places_of
+    from temporeal.sim.stl.instructions.missions import reading, telling, writing
+    from temporeal_bridge.instruction.typed_formulas import canonical
+
+    with bad_input():
+        where = places_of(path)
+        found = reading.read(sentence, where)
+        text = {"formula": writing.formula_text(found.mission, where),
+                "constants": writing.formula_constants(found.mission, where)}
+    note("\n  ".join([telling.sentence(found.mission), *found.assumed]))
+    return canonical(json.dumps(text))
+
+
 def check_require(require: float) -> None:
     """``--require`` is a probability."""
     if not 0 <= require <= 1:
@@ -54,11 +77,11 @@ def check_require(require: float) -> None:
 
 
 def shown(told: str) -> str:
-    """What a flight was told, for people: of a mission its formula."""
+    """What a flight was told, for people: of a mission its formula, without what it calls its parts."""
     if not told.startswith("{"):
         return told
     try:
-        return " ".join(str(json.loads(told)["formula"]).split())
+        return " ".join(str(json.loads(told)["formula"]).rpartition(";")[2].split())
     except (ValueError, LookupError, TypeError):
         return told
 

@@ -40,6 +40,7 @@ the sentence's own formula and says why a mission failed.
 A policy that was trained for any formula (algo=generalist) gets --formula, a YAML file with the keys formula and
 constants; with --sim several are flown in turn. It is planned where the robot is, P(satisfied) and the itinerary are
 said before it is flown, and --require P refuses what is less likely. The monitor watches that formula, and the arena's.
+It is told in words, too: --instruction, with the --places that it names.
 Settings are those of the group deploy: deploy=dds (no ROS needed) or deploy=rclpy, deploy.namespace=/cf1, ...
 
 Read "Flying a real machine" in the README before you fly one.
@@ -57,6 +58,7 @@ Example:
   temporeal deploy outputs/reach deploy.namespace=/arm1 deploy.signals=goal.yaml
   temporeal deploy outputs/vla --sim --instruction "push the red cube into the tray"
   temporeal deploy outputs/any --sim --formula mission.yaml --require 0.8
+  temporeal deploy outputs/any --sim --places map.yaml --instruction "visit red, then blue within ten seconds"
 """
 
 
@@ -77,6 +79,8 @@ def parser() -> Parser:
                    help="what the policy is told; with --sim repeatable, for the flights in turn")
     p.add_argument("--formula", action="append", default=[], type=Path, metavar="MISSION.yaml",
                    help="what a policy that flies any formula flies; with --sim repeatable, for the flights in turn")
+    p.add_argument("--places", type=Path, metavar="MAP.yaml",
+                   help="the places that --instruction names, for a policy that flies any formula (spec say --help)")
     p.add_argument("--require", type=float, default=0.0, metavar="P",
                    help="refuse formulas whose forecast of P(satisfied) is lower (%(default)s)")
     p.add_argument("--trust", type=Path, metavar="PUB.pem",

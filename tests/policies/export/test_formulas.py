@@ -91,7 +91,7 @@ class Options:
     """Of the command line."""
 
     def __init__(self, **given: Any) -> None:
-        self.formula, self.instruction, self.require = [], [], 0.0
+        self.formula, self.instruction, self.require, self.places = [], [], 0.0, None
         self.__dict__.update(given)
 
 
@@ -109,6 +109,12 @@ def test_missions_come_from_files_and_only_to_policies_that_take_them(flies, tmp
             (Options(formula=[path], instruction=["go"]), flies.manifest, "told by formulas, or in words")):
         with pytest.raises(BadInput, match=why):
             texts(options, manifest)
+    places = tmp_path / "map.yaml"
+    places.write_text("places: {red: {ball: [0.5, 0.3, 1.2], radius: 0.3}}")
+    [text] = texts(Options(instruction=["be at red within 4 seconds"], places=places), flies.manifest)
+    assert "F[0,4]" in json.loads(text)["formula"] and json.loads(text)["constants"]["red"] == [0.5, 0.3, 1.2]
+    with pytest.raises(BadInput, match="--places .* is for --instruction"):
+        texts(Options(instruction=["be at red"], places=places), other)
     path.write_text("formula: 3")
     for wrong in (path, tmp_path / "none.yaml"):
         with pytest.raises(BadInput, match=f"--formula {wrong}"):
