@@ -12,18 +12,19 @@ from temporeal.policies.runs.errors import BadInput, bad_input
 
 if TYPE_CHECKING:
     from temporeal.robots.artifact.manifest import Manifest
+    from temporeal.sim.stl.instructions.missions.places import Places
 
 
-def texts(options: Any, manifest: Manifest) -> list[str]:
+def texts(options: Any, manifest: Manifest, where: Places | None = None) -> list[str]:
     """The sentences of ``--instruction``, or the missions in the files of ``--formula``, each in its one form.
 
-    Sentences over the ``--places`` of a map are missions, too.
+    Sentences over the places of a map, ``where``, are missions, too.
     """
     if options.places is not None and (manifest.formulas is None or not options.instruction):
         raise BadInput(f"--places {options.places} is for --instruction of a policy that flies any formula")
     if not options.formula:
-        if options.places is not None:
-            return [meant(sentence, options.places) for sentence in options.instruction]
+        if where is not None:
+            return [meant(sentence, where) for sentence in options.instruction]
         if options.instruction and manifest.formulas is not None:
             raise BadInput(f"--instruction {options.instruction[0]!r}: the policy {manifest.name!r} is told by "
                            "formulas: --formula mission.yaml; or say where places are: --places map.yaml")
@@ -55,14 +56,12 @@ def read(path: Path) -> str:
     return canonical(text)
 
 
-def meant(sentence: str, path: Path) -> str:
+def meant(sentence: str, where: Places) -> str:
     """The mission of a sentence over the places of a map, in its one form; what it means is said."""
-    from temporeal.policies.cli.specs.missions import places_of
     from temporeal.sim.stl.instructions.missions import reading, telling, writing
     from temporeal_bridge.instruction.typed_formulas import canonical
 
     with bad_input():
-        where = places_of(path)
         found = reading.read(sentence, where)
         text = {"formula": writing.formula_text(found.mission, where),
                 "constants": writing.formula_constants(found.mission, where)}

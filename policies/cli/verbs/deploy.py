@@ -93,6 +93,7 @@ def parser() -> Parser:
 def run(argv: Sequence[str]) -> int:
     """Check the artifact, then fly."""
     options = parser().parse_intermixed_args(argv)
+    from temporeal.policies.cli.specs.missions import places_of
     from temporeal.policies.runs import artifacts, run_folders
 
     needs_bridge()
@@ -102,7 +103,8 @@ def run(argv: Sequence[str]) -> int:
     run_folders.check_writable(options.out or DEFAULT)
     check_require(options.require)
     manifest = artifacts.load_artifact(options.artifact, options.trust).manifest
-    options.instruction, robot = texts(options, manifest), manifest.robot
+    places = None if options.places is None else places_of(options.places)
+    options.instruction, robot = texts(options, manifest, places), manifest.robot
     if not options.sim:
         check_real(options, deploy, robot)
     with own_folder(options.out) as out:

@@ -14,6 +14,7 @@ from tests.bridge.instruction.flown_formulas import formulas, judge, write
 
 from temporeal.policies.cli.deployment.missions import forecast_lines, read, shown, texts
 from temporeal.policies.cli.main import main
+from temporeal.policies.cli.specs.missions import places_of
 from temporeal.policies.runs.errors import BadInput
 from temporeal.robots.artifact.formulas import JUDGE
 from temporeal.robots.artifact.manifest import ADDED_VERSION, ArtifactError, decode, digest, encode
@@ -111,7 +112,8 @@ def test_missions_come_from_files_and_only_to_policies_that_take_them(flies, tmp
             texts(options, manifest)
     places = tmp_path / "map.yaml"
     places.write_text("places: {red: {ball: [0.5, 0.3, 1.2], radius: 0.3}}")
-    [text] = texts(Options(instruction=["be at red within 4 seconds"], places=places), flies.manifest)
+    given = Options(instruction=["be at red within 4 seconds"], places=places)
+    [text] = texts(given, flies.manifest, places_of(places))
     assert "F[0,4]" in json.loads(text)["formula"] and json.loads(text)["constants"]["red"] == [0.5, 0.3, 1.2]
     with pytest.raises(BadInput, match="--places .* is for --instruction"):
         texts(Options(instruction=["be at red"], places=places), other)
