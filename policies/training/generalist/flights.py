@@ -19,14 +19,16 @@ from temporeal.sim.rewards.follower import MISSION
 from temporeal.sim.stl.distribution.drawing import Drawn, start_settings
 from temporeal.sim.stl.distribution.motions import loaded
 from temporeal.sim.stl.distribution.settings import World
-from temporeal.sim.stl.itineraries.program import split
+from temporeal.sim.stl.itineraries.planner import Guide
+from temporeal.sim.stl.itineraries.program import SIZE
+from temporeal.sim.stl.itineraries.regions import Numbers
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.semantics.robustness import robustness
 from temporeal.sim.task import Task
 from temporeal.sim.task_parts.systems import system_of
 
-Planner = Callable[[Drawn], "tuple[np.ndarray, float]"]
-"""The program [SIZE] of a formula from its start, and the chance that it is satisfied."""
+Planner = Callable[[Drawn], Guide]
+"""Who plans a formula."""
 
 
 @dataclass(frozen=True)
@@ -51,33 +53,63 @@ def start_states(formulas: Sequence[Drawn], world: World) -> dict[str, torch.Ten
 
 @torch.no_grad()
 def fly(
-    task: Task, graph: PolicyGraph, formulas: Sequence[Drawn], world: World, plan: Planner, *,
+    task: Task, graph: PolicyGraph, formulas: Sequence[Drawn], world: World, plan: Planner, *, again: bool = True,
     backend: BackendConfig | None = None, options: Mapping[str, Any] | None = None,
 ) -> list[Flight]:
-    """Fly each of ``formulas`` once, to its own horizon."""
+    """Fly each of ``formulas`` once, to its own horizon; ``again``: planning again on the way."""
     count = len(formulas)
     config = backend or BackendConfig(num_worlds=count, options=dict(options or {}))
     worlds = make_backend(task, config)
     ids, state = torch.arange(count), start_states(formulas, world)
     worlds.reset(ids, {name: value for name, value in state.items() if name != MISSION})
-    planned = [plan(each) for each in formulas]
-    mission = torch.from_numpy(np.stack([row for row, _ in planned]))
+    guides = [plan(each) for each in formulas]
+    planned = [guide.begin(_numbers((*each.place, 0.0)[:3])) for guide, each in zip(guides, formulas)]
+    mission = torch.from_numpy(np.stack([np.zeros(SIZE, np.float32) if each is None else each.program
+                                         for each in planned]))
+    legs = [0 if each is None else len(each.itinerary.legs) for each in planned]
     names = [name for name in graph.signals if name != MISSION]
     read = [name for name in (world.signal, "base_quat_w") if name in worlds.signals()]
+    known = torch.zeros(count)
     memory, longest = graph.initial_memory(count), max(each.horizon for each in formulas)
     traces = {name: [worlds.signals()[name].clone()] for name in read}
     for _ in range(longest):
         signals = {**{name: worlds.signals()[name] for name in names}, MISSION: mission}
         commands, memory = graph(signals, memory)
         worlds.step(commands[task.command], task.substeps)
+        if again:
+            plan_again(guides, worlds.signals()[world.signal], mission, memory, known)
         for name, trace in traces.items():
             trace.append(worlds.signals()[name].clone())
     whole = {name: torch.stack(trace).numpy() for name, trace in traces.items()}
-    hits = (memory["hit"] > 0).sum(-1).tolist()
-    legs = split(mission.numpy())["legs"][..., 10].sum(-1).astype(int).tolist()
+    done = (memory["hit"] > 0).sum(-1).tolist()
+    hits = [count + (0 if guide.begun is None else len(guide.begun.groups)) for count, guide in zip(done, guides)]
     out = []
     for k, each in enumerate(formulas):
         own = {name: value[: each.horizon + 1, k].astype(np.float64) for name, value in whole.items()}
         formula = parse(each.formula, loaded(world.robot).signals, each.constants)
-        out.append(Flight(float(robustness(formula, own, world.dt)[0]), planned[k][1], hits[k], legs[k], own))
+        first = planned[k]
+        out.append(Flight(float(robustness(formula, own, world.dt)[0]), 0.0 if first is None else first.chance, hits[k],
+                          legs[k], own))
     return out
+
+
+def plan_again(
+    guides: Sequence[Guide], points: torch.Tensor, mission: torch.Tensor, memory: Mapping[str, torch.Tensor],
+    known: torch.Tensor,
+) -> None:
+    """Plan the rest in the worlds in which a leg was hit since ``known`` [N] legs were: their programs and memory, in
+    place."""
+    count = (memory["hit"] > 0).sum(-1).float()
+    for k in (count > known).nonzero()[:, 0].tolist():
+        found = guides[k].again(_numbers(points[k].tolist()), int(memory["tick"][k]), memory["hit"][k].tolist())
+        if found is not None:
+            mission[k] = torch.from_numpy(found.program)
+            memory["hit"][k] = 0.0
+            memory["held"][k] = 0.0
+            count[k] = 0.0
+    known.copy_(count)
+
+
+def _numbers(point: Sequence[float]) -> Numbers:
+    x, y, z = point
+    return float(x), float(y), float(z)

@@ -19,7 +19,7 @@ from temporeal.sim.rewards.follower import Follower
 from temporeal.sim.stl.distribution.drawing import Drawn, draw
 from temporeal.sim.stl.distribution.motions import loaded
 from temporeal.sim.stl.distribution.settings import World, family
-from temporeal.sim.stl.itineraries.planner import plan, ways_of
+from temporeal.sim.stl.itineraries.planner import Guide, ways_of
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.task import Task
 from temporeal.sim.task_parts.formula_bank import travel_of
@@ -33,16 +33,11 @@ def planner(world: World, judge: Judge | None) -> Planner:
     """Plans drawn formulas as the robot does."""
     travel = travel_of(world, system_of(world.system))
 
-    def planned(found: Drawn) -> tuple[np.ndarray, float]:
+    def guide(found: Drawn) -> Guide:
         formula = parse(found.formula, loaded(world.robot).signals, found.constants)
-        place = (*found.place, 0.0)[:3]
-        best = plan(ways_of(formula, world.dt, world.signal), (place[0], place[1], place[2]), travel,
-                    None if judge is None else judge.of_arrays)
-        if best is None:
-            raise RuntimeError(f"no itinerary for formula {found.index}: {found.formula}")
-        return best.program, best.chance
+        return Guide(ways_of(formula, world.dt, world.signal), travel, None if judge is None else judge.of_arrays)
 
-    return planned
+    return guide
 
 
 def drawn(world: World, count: int, seed: int = SEED, name: str = FAMILY) -> list[Drawn]:

@@ -9,9 +9,7 @@ Pearl, 1991). Times are whole samples. numpy only.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-import numpy as np
+from dataclasses import dataclass, replace
 
 from temporeal.sim.stl.itineraries.asked import Asked
 from temporeal.sim.stl.itineraries.regions import Region
@@ -138,6 +136,17 @@ def _kept(asked: Asked, leg_of: dict[int, int], holds: Sequence[int]) -> list[Ke
     return found
 
 
-def as_array(found: Itinerary) -> np.ndarray:
-    """Expected hits [L]."""
-    return np.array(found.times)
+def rest(found: Itinerary, hits: Sequence[int]) -> Itinerary:
+    """``found`` without its first legs, which were hit at the samples ``hits``: what counts from them is absolute."""
+    done = len(hits)
+
+    def absolute(end: tuple[int, int]) -> tuple[int, int]:
+        leg, offset = end
+        if leg == START:
+            return end
+        return (START, hits[leg] + offset) if leg < done else (leg - done, offset)
+
+    legs = tuple(replace(leg, since=leg.since[done:]) for leg in found.legs[done:])
+    kept = tuple(Kept(keep.region, absolute(keep.start), absolute(keep.end)) for keep in found.kept)
+    return replace(found, groups=found.groups[done:], legs=legs, kept=kept, times=found.times[done:],
+                   places=found.places[done:])

@@ -18,15 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from temporeal.sim.stl.itineraries.asked import Asked, asked
-from temporeal.sim.stl.itineraries.itinerary import Itinerary
+from temporeal.sim.stl.itineraries.itinerary import Itinerary, rest
 from temporeal.sim.stl.itineraries.program import LEGS, program
 from temporeal.sim.stl.itineraries.regions import FORMS, NotARegion, Numbers
-from temporeal.sim.stl.itineraries.search import AMPLE, Travel, search
+from temporeal.sim.stl.itineraries.search import AMPLE, Begun, Travel, search
 from temporeal.sim.stl.language.errors import FormulaError
 from temporeal.sim.stl.language.propositional import Formula
 from temporeal.sim.stl.planning.decompose import decompose
 
 Floats = NDArray[np.float32]
+PATIENCE = 0.05
 TRUSTED = 0.5
 """Share of the best slack that the search expects, below which the judge does not choose: of many estimates the highest
 is easily too high, and a window that is over cannot be met."""
@@ -73,24 +74,68 @@ def of_position(found: Asked, position: str) -> Asked:
     return found
 
 
-def plan(ways: Sequence[Asked], point: Numbers, travel: Travel, judge: Judge | None = None, **how: int) -> Plan | None:
-    """The itinerary with the best chance from ``point``, by the judge; by the search's slack without one. None where no
-    order of places satisfies the times."""
-    found = search(ways, point, travel, **how)
+def plan(
+    ways: Sequence[Asked], point: Numbers, travel: Travel, judge: Judge | None = None, *, now: int = 0,
+    begun: Begun | None = None, kept: tuple[tuple[int, ...], ...] = (),
+) -> Plan | None:
+    """The itinerary with the best chance from ``point`` at sample ``now``, by the judge; by the search's slack without
+    one. Of a mission that was ``begun`` it is the rest, and the order ``kept`` so far stays unless another one's chance
+    is higher by ``PATIENCE``. None where no order of places satisfies the times."""
+    found = search(ways, point, travel, now=now, begun=begun)
+    if begun is not None:
+        found = [rest(each, begun.times) for each in found]
     if not found:
         return None
     if judge is None:
         return Plan(found[0], program(found[0]), (), float(found[0].slack >= 0))
     programs = np.stack([program(each) for each in found])
     times = [_hits(each.times) for each in found]
-    for _ in range(2):  # with the times that the search guessed, then with those that the judge says
-        chances, durations = _judged(found, programs, times, point, judge)
-        times = [_expected(each, own) for each, own in zip(found, durations)]
+    for _ in range(2 if found[0].legs else 1):  # with the times that the search guessed, then with the judge's
+        chances, durations = _judged(found, programs, times, point, judge, now)
+        times = [_expected(each, own, now) for each, own in zip(found, durations)]
     whole = [float(np.prod(own)) for own in chances]
     least = TRUSTED * min(found[0].slack, AMPLE)
-    best = int(np.argmax([chance if each.slack >= least else -1.0 for chance, each in zip(whole, found)]))
+    best = int(np.argmax([(chance if each.slack >= least else chance - 1.0) + PATIENCE * (each.groups == kept)
+                          for chance, each in zip(whole, found)]))
     expected = replace(found[best], times=tuple(int(t) for t in times[best][: len(found[best].times)]))
     return Plan(expected, programs[best], tuple(map(float, chances[best])), whole[best])
+
+
+class Guide:
+    """Plans a mission at its start, and its rest again whenever a leg is hit.
+
+    Attributes:
+        plan: what is followed now; None: no order of places satisfies the times.
+    """
+
+    def __init__(self, ways: Sequence[Asked], travel: Travel, judge: Judge | None) -> None:
+        self.ways, self.travel, self.judge = tuple(ways), travel, judge
+        self.plan: Plan | None = None
+        self.begun: Begun | None = None
+
+    def begin(self, point: Numbers) -> Plan | None:
+        """The plan from the start of a mission."""
+        self.begun = None
+        self.plan = plan(self.ways, point, self.travel, self.judge)
+        return self.plan
+
+    def again(self, point: Numbers, now: int, hits: Sequence[float]) -> Plan | None:
+        """The plan of the rest, where legs of the program were hit at ``hits`` [LEGS] (1 + sample, 0: not yet), the
+        follower's memory; None where none was, or the rest has no better plan. With another program the follower's
+        ``hit`` and ``held`` begin at 0."""
+        if self.plan is None or not (done := sum(1 for hit in hits if hit > 0)):
+            return None
+        own = self.plan.itinerary
+        before = self.begun or Begun(own.alternative, (), ())
+        begun = Begun(own.alternative, before.groups + own.groups[:done],
+                      before.times + tuple(int(hit) - 1 for hit in hits[:done]))
+        if done >= len(own.groups):
+            return None
+        found = plan(self.ways, point, self.travel, self.judge, now=now, begun=begun, kept=own.groups[done:])
+        if found is None:
+            return None
+        self.plan, self.begun = found, begun
+        return found
 
 
 def _hits(times: Sequence[int]) -> NDArray[np.float64]:
@@ -100,7 +145,8 @@ def _hits(times: Sequence[int]) -> NDArray[np.float64]:
 
 
 def _judged(
-    found: Sequence[Itinerary], programs: Floats, times: Sequence[NDArray[np.float64]], point: Numbers, judge: Judge
+    found: Sequence[Itinerary], programs: Floats, times: Sequence[NDArray[np.float64]], point: Numbers, judge: Judge,
+    now: int,
 ) -> tuple[list[Floats], list[Floats]]:
     """Chances and durations of the legs of each, and of what comes after the last."""
     rows, points, ticks, hits, sizes = [], [], [], [], []
@@ -110,7 +156,7 @@ def _judged(
         for k in range(count + 1):
             rows.append(row)
             points.append(point if k == 0 else each.places[k - 1])
-            ticks.append(0.0 if k == 0 else own[k - 1] + each.legs[k - 1].hold + 1)
+            ticks.append(float(now) if k == 0 else own[k - 1] + each.legs[k - 1].hold + 1)
             hits.append(np.where(np.arange(LEGS) < k, 1.0 + own, 0.0))
     chance, duration = judge(np.asarray(rows, np.float32), np.asarray(points, np.float32),
                              np.asarray(ticks, np.float32), np.asarray(hits, np.float32))
@@ -118,9 +164,9 @@ def _judged(
     return np.split(chance, ends), np.split(duration, ends)
 
 
-def _expected(each: Itinerary, durations: Floats) -> NDArray[np.float64]:
+def _expected(each: Itinerary, durations: Floats, now: int) -> NDArray[np.float64]:
     """Samples of the hits, if each leg takes as long as the judge says, and begins when the one before is done."""
-    out, free = np.zeros(LEGS), 0.0
+    out, free = np.zeros(LEGS), float(now)
     for k, leg in enumerate(each.legs[:LEGS]):
         low = max([float(leg.low), *(out[j] + since[0] for j, since in enumerate(leg.since[:k]))])
         out[k] = max(low, np.ceil(free + max(float(durations[k]) - leg.hold, 0.0)))

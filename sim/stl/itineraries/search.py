@@ -9,7 +9,7 @@ answer says by when. Many orders are tried and the best by slack are given: a cr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, hypot, inf
 
 from temporeal.sim.stl.itineraries.asked import Asked, Interval
@@ -37,28 +37,70 @@ class Partial:
     slack: float
     dues: Mapping[int, int]
     triggers: tuple[tuple[int, int, int], ...]
+    past: int = 0  # groups that were hit before the search began
 
     def score(self) -> tuple[float, int]:
         """What is better is greater."""
         return min(self.slack, AMPLE), -self.free
 
 
+@dataclass(frozen=True)
+class Begun:
+    """A mission under way: the alternative that is followed, the variables of the legs that were hit and when."""
+
+    alternative: int
+    groups: tuple[tuple[int, ...], ...]
+    times: tuple[int, ...]
+
+
 def search(
-    ways: Sequence[Asked], point: Numbers, travel: Travel, *, now: int = 0, width: int = WIDTH, most: int = MOST,
+    ways: Sequence[Asked], point: Numbers, travel: Travel, *, now: int = 0, begun: Begun | None = None,
+    width: int = WIDTH, most: int = MOST,
 ) -> list[Itinerary]:
-    """At most ``most`` itineraries from ``point`` at sample ``now``, the best by slack first; of all alternatives."""
+    """At most ``most`` itineraries from ``point`` at sample ``now``, the best by slack first; of all alternatives, or
+    of the rest of the one that was ``begun``, whose legs that were hit are in it."""
     found = list[Itinerary]()
     for number, asked in enumerate(ways):
-        beam = [Partial({}, (), (), (), point, now, inf, {}, ())]
-        for _ in range(asked.variables):
+        if begun is not None and begun.alternative != number:
+            continue
+        first = Partial({}, (), (), (), point, now, inf, {}, ())
+        beam = [first if begun is None else resumed(asked, first, begun)]
+        past = beam[0].past
+        for _ in range(asked.variables - len(beam[0].hits)):
             beam = sorted((after for each in beam for after in expanded(asked, each, travel)), key=Partial.score,
                           reverse=True)[:width]
         for each in beam:
-            made = itinerary(asked, number, each.groups, each.times, each.places, each.slack, each.triggers)
+            made = itinerary(asked, number, each.groups, each.times, each.places, each.slack, each.triggers,
+                             each.times[:past])
             if made is not None:
                 found.append(made)
     ranked = sorted(found, key=lambda each: (min(each.slack, AMPLE), -max(each.times, default=0)), reverse=True)
     return list({(each.alternative, each.groups): each for each in ranked}.values())[:most]
+
+
+def resumed(asked: Asked, first: Partial, begun: Begun) -> Partial:
+    """``first`` with what was hit."""
+    hits, dues, triggers = dict[int, int](), dict[int, int](), list[tuple[int, int, int]]()
+    for group, at in zip(begun.groups, begun.times):
+        for v in group:
+            so_far = replace(first, hits=dict(hits), dues=dues)
+            triggers += requests(asked, so_far, v, at, dues)
+            hits[v] = at
+    return replace(first, hits=hits, groups=begun.groups, times=begun.times,
+                   places=(first.point,) * len(begun.groups), dues=dues, triggers=tuple(triggers),
+                   past=len(begun.groups))
+
+
+def requests(asked: Asked, each: Partial, v: int, at: int, dues: dict[int, int]) -> list[tuple[int, int, int]]:
+    """What a hit of ``v`` at sample ``at`` asks answers for: (v, answer, most samples between); into ``dues`` by
+    when."""
+    region, found = asked.regions[v], list[tuple[int, int, int]]()
+    for keep in asked.keeps if region is not None else ():
+        e, offset = keep.end
+        if e and offset < -1 and e not in each.hits and keep.region.place() == region and active(keep, each, at):
+            dues[e] = min(dues.get(e, asked.samples), at - offset - 1)
+            found.append((v, e, -offset - 1))
+    return found
 
 
 def expanded(asked: Asked, each: Partial, travel: Travel) -> list[Partial]:
@@ -75,7 +117,7 @@ def expanded(asked: Asked, each: Partial, travel: Travel) -> list[Partial]:
 def hit(asked: Asked, each: Partial, v: int, travel: Travel) -> Partial | None:
     """``each`` with variable ``v`` hit next; None where its place is closed then or its window is over long before."""
     region = asked.regions[v]
-    same = bool(each.groups) and asked.regions[each.groups[-1][0]] == region
+    same = len(each.groups) > each.past and asked.regions[each.groups[-1][0]] == region
     low, high = window(asked, each, v)
     if same:
         there, at = each.point, each.times[-1]
@@ -90,23 +132,18 @@ def hit(asked: Asked, each: Partial, v: int, travel: Travel) -> Partial | None:
     slack = min(each.slack, float(high - at))
     if slack < -0.5 * (high + 20) or closed(asked, each, region, at):
         return None
-    dues, triggers = dict(each.dues), list(each.triggers)
-    for keep in asked.keeps if region is not None else ():
-        e, offset = keep.end
-        if e and offset < -1 and e not in each.hits and keep.region.place() == region and active(keep, each, at):
-            dues[e] = min(dues.get(e, asked.samples), at - offset - 1)
-            triggers.append((v, e, -offset - 1))
+    dues = dict(each.dues)
+    triggers = (*each.triggers, *requests(asked, each, v, at, dues))
     together = same and at == each.times[-1]
     groups = (*each.groups[:-1], (*each.groups[-1], v)) if together else (*each.groups, (v,))
     times, places = (each.times, each.places) if together else ((*each.times, at), (*each.places, there))
     after = Partial({**each.hits, v: at}, groups, times, places, there, max(each.free, at + asked.holds[v]), slack,
-                    dues, tuple(triggers))
+                    dues, triggers, each.past)
     return None if (bound := _bound(asked, after)) is None else _with_slack(after, bound)
 
 
 def _with_slack(each: Partial, bound: float) -> Partial:
-    return each if bound >= each.slack else Partial(
-        each.hits, each.groups, each.times, each.places, each.point, each.free, bound, each.dues, each.triggers)
+    return each if bound >= each.slack else replace(each, slack=bound)
 
 
 def _bound(asked: Asked, each: Partial) -> float | None:
@@ -115,7 +152,8 @@ def _bound(asked: Asked, each: Partial) -> float | None:
     for w in range(1, asked.variables + 1):
         if w not in each.hits:
             _, high = window(asked, each, w)
-            least = min(least, high - each.free if asked.regions[w] != _last(asked, each) else high - each.times[-1])
+            here = len(each.groups) > each.past and asked.regions[w] == _last(asked, each)
+            least = min(least, high - (each.times[-1] if here else each.free))
     return None if least < -asked.samples else least
 
 
