@@ -119,6 +119,7 @@ def test_formulas_are_typed_one_after_another_and_flown_by_one_process(lockstep,
         assert answer["instruction"] == canonical(said(formula)) and 0 < answer["forecast"] < 1
         assert len(answer["itinerary"]) == (2 if number == 2 else 1)
         result = chain.fly(number)
+        assert chain.policy.told.flown.done == (1 if number == 2 else 0)  # planned again where a place was left
         assert (result["verdict"], result["instruction"]) == ("satisfied", answer["instruction"])
         assert any("wall" in clause["text"] for clause in result["clauses"])  # the arena is judged, too
         assert result["time_s"] == pytest.approx(4.0 if number == 2 else 2.4)

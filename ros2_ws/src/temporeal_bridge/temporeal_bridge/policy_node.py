@@ -378,6 +378,7 @@ class PolicyNode:
             self.rehearsal.plan(self.schedule.next - self.period, took)
             if self.in_charge and self.step_log is not None:
                 self.step_log.add(steps - 1, self.schedule.next, command, signals)
+            self.told.advance(signals)
             if self.flight.steps >= round((self.told.horizon_s + AFTER_HORIZON_S) / self.period) + 1:
                 self._send(datagrams.END, text=self.after)
                 self._over("")

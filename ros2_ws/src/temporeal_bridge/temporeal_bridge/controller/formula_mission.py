@@ -1,29 +1,33 @@
-"""A typed formula as a controller flies it: planned from where the robot is, refused where that is hopeless, forecast.
+"""A typed formula as a controller flies it: planned from where the robot is, refused where that is hopeless, forecast,
+and planned again whenever a place was hit.
 
 numpy and onnxruntime: the search orders the places, the artifact's judge says how likely each order is, and the policy
-reads the best one as a row of numbers.
+reads the best one as a row of numbers. Two places of each plan are read at a time; those beyond what a row holds come
+into it by the plans on the way.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from temporeal.robots.artifact.formulas import HIT, TICK
+from temporeal.robots.artifact.formulas import HELD, HIT, TICK
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.stl.instructions.vocabulary import InstructionError
 from temporeal.sim.stl.itineraries.itinerary import Itinerary, Leg
 from temporeal.sim.stl.itineraries.moving import Floats, moved, placed, shifts
 from temporeal.sim.stl.itineraries.on_the_way import chance_left
-from temporeal.sim.stl.itineraries.planner import Plan, plan, reading
-from temporeal.sim.stl.itineraries.program import BIG, LEGS
+from temporeal.sim.stl.itineraries.planner import Guide, Plan, reading
+from temporeal.sim.stl.itineraries.program import BIG
 from temporeal.sim.stl.itineraries.regions import Numbers
 from temporeal.sim.stl.itineraries.search import straight
+from temporeal.sim.stl.language.errors import FormulaError
 from temporeal.sim.stl.language.text import number_text
 from temporeal_bridge.instruction.typed_formulas import Typed, formulas_of, typed, where
 from temporeal_bridge.interface.interface import Interface
@@ -40,44 +44,65 @@ class FormulaMission:
         require: P(satisfied) below which it is refused. read_s: what reading the formula took [s].
 
     Attributes:
-        found: its plan; None: there was no state yet. forecast: P(satisfied) when it was planned. left: now.
-        planned_s: what planning took [s].
+        found: the plan that is followed; None: there was no state yet. forecast: P(satisfied) when the mission was
+            planned. left: now. planned_s: what planning took [s]; again_s: the longest plan on the way.
+        done: places that were hit before the plan that is followed.
     """
 
     def __init__(self, artifact: Artifact, typed: Typed, require: float = 0.0, read_s: float = 0.0) -> None:
         self.artifact, self.typed, self.require = artifact, typed, require
         self.of, self.dt = formulas_of(artifact.manifest), 1.0 / artifact.manifest.rate_hz
         self.found: Plan | None = None
+        self.guide: Guide | None = None
+        self.done = self.known = 0
         self.forecast = self.left = float("nan")
-        self.read_s, self.planned_s = read_s, 0.0
+        self.read_s, self.planned_s, self.again_s = read_s, 0.0, 0.0
         self.row: Floats = np.zeros(self.of.size, np.float32)
         self.by: dict[str, Floats] = {}
         self.centers: dict[str, np.ndarray] = {}
 
-    @property
-    def steps(self) -> int:
-        """Control steps until the formula is decided."""
-        return round(self.typed.mission.horizon_s / self.dt)
-
     def plan(self, signals: Signals) -> None:
         """Plan from where the robot and what moves are now. InstructionError: it is not flown."""
         began = perf_counter()
-        self.centers = {name: np.asarray(signals[name], float).copy() for name in self.typed.bound}
-        point = numbers(signals[self.of.position])
-        found = plan(placed(self.typed.ways, self.centers), point, straight(self.of.speed, self.dt, self.of.per_axis),
-                     self.artifact.judged)
+        point, centers = numbers(signals[self.of.position]), self._centers(signals)
+        guide = Guide(placed(self.typed.ways, centers), straight(self.of.speed, self.dt, self.of.per_axis),
+                      self.artifact.judged)
+        found = guide.begin(point)
         if found is None:
             raise InstructionError(NO_ORDER.format(point=", ".join(f"{x:.2f}" for x in point), speed=self.of.speed))
-        if len(found.itinerary.legs) > LEGS:
-            raise InstructionError(f"the formula goes to {len(found.itinerary.legs)} places in turn; at most {LEGS} "
-                                   "are legal")
         forecast = reading(found.chance, self.of.calibration)
         if forecast < self.require:
             raise InstructionError(f"P(satisfied) is {forecast:.2f}, {self.require:g} is required. The best itinerary: "
                                    + "; ".join(lines(found, self.dt)))
-        self.found, self.row, self.by, self.forecast, self.left = found, found.program, shifts(found.itinerary), \
-            forecast, forecast
+        self.guide, self.forecast, self.left, self.done, self.again_s = guide, forecast, forecast, 0, 0.0
+        self._follow(found, centers)
         self.planned_s = perf_counter() - began
+
+    def _centers(self, signals: Signals) -> dict[str, np.ndarray]:
+        """Where the signals that regions are bound to are now."""
+        return {name: np.asarray(signals[name], float).copy() for name in self.typed.bound}
+
+    def _follow(self, found: Plan, centers: dict[str, np.ndarray]) -> None:
+        self.found, self.row, self.by, self.centers = found, found.program, shifts(found.itinerary), centers
+        self.known = 0
+
+    def advance(self, signals: Signals) -> None:
+        """After a control step with ``signals``: where a place was hit, plan the rest from here. The policy's memory of
+        hits then begins anew."""
+        memory = self.artifact.memory
+        hits = memory[HIT][0]
+        count = int((hits > 0).sum())
+        if self.guide is None or count <= self.known:
+            return
+        began, self.known, centers = perf_counter(), count, self._centers(signals)
+        self.guide.ways, found = placed(self.typed.ways, centers), None
+        with suppress(FormulaError):  # a rest that a row cannot hold: the plan that is followed stays
+            found = self.guide.again(numbers(signals[self.of.position]), int(memory[TICK][0]), hits.tolist())
+        if found is not None:
+            self.artifact.memory = {**memory, HIT: np.zeros_like(memory[HIT]), HELD: np.zeros_like(memory[HELD])}
+            self.done += count
+            self._follow(found, centers)
+        self.again_s = max(self.again_s, perf_counter() - began)
 
     def reads(self, signals: Signals) -> dict[str, np.ndarray]:
         """What the policy reads of the mission: the program, its regions where their signals say that they are."""
@@ -98,7 +123,8 @@ class FormulaMission:
         chance = chance_left(self.found.itinerary, self.now(signals), numbers(signals[self.of.position]),
                              float(memory[TICK][0]), hits, self.artifact.judged)
         self.left = reading(chance, self.of.calibration)
-        return {"forecast": self.left, "hits": int((hits > 0).sum()), "legs": len(self.found.itinerary.legs)}
+        return {"forecast": self.left, "hits": self.done + int((hits > 0).sum()),
+                "legs": self.done + len(self.found.itinerary.legs), "again_ms": 1e3 * self.again_s}
 
     def said(self) -> dict[str, Any]:
         """What the operator is told, besides the mission itself."""

@@ -142,6 +142,11 @@ class Instructed:
         self._answer()
         return ""
 
+    def advance(self, signals: Signals) -> None:
+        """After a control step with ``signals``: plan a formula's rest again, if a place was hit."""
+        if self.flown is not None:
+            self.flown.advance(signals)
+
     def figures(self) -> dict[str, Any]:
         """Of the formula in force: forecast, and what reading and planning took."""
         said = {} if self.flown is None else self.flown.said()
