@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,9 +13,13 @@ from temporeal.sim.stl.distribution.settings import World
 from temporeal_benchmarks.any_formula.flights import Mission, Signals
 from temporeal_benchmarks.any_formula.graphs import AT_ONCE, Graph, Told
 
+if TYPE_CHECKING:
+    from temporeal.sim.stl.itineraries.planner import Guide
+
 
 def method(folder: Path, world: World) -> Graph:
-    """The policy in ``folder``. Each mission is planned once, at its start, by the judge that was learned with it."""
+    """The policy in ``folder``. Missions are planned at their start, and their rest again when a leg is hit, by the
+    judge that was learned with it."""
     from temporeal.policies.algos.generalist import load_judge, load_policy
     from temporeal.policies.runs.environments import make_task
     from temporeal.policies.runs.run_folders import load_run
@@ -39,25 +43,38 @@ class Planner:
 
     def tell(self, missions: Sequence[Mission], signals: Signals) -> Told:
         """The programs [N, SIZE] as the signal that the graph reads, and the forecasts [N]."""
+        from temporeal.policies.training.generalist.flights import plan_again
         from temporeal.sim.rewards.follower import MISSION
 
         points = signals[self.world.signal].tolist()
-        planned = [self.planned(mission, point) for mission, point in zip(missions, points)]
+        guides = [self.guide(mission) for mission in missions]
+        planned = [self.planned(guide, point) for guide, point in zip(guides, points)]
         programs = torch.from_numpy(np.stack([program for program, _ in planned]))
-        return Told({MISSION: programs}, torch.tensor([chance for _, chance in planned]))
+        known = torch.zeros(len(missions))
 
-    def planned(self, mission: Mission, point: Sequence[float]) -> tuple[Any, float]:
-        """The program [SIZE] of one mission from ``point`` [3], and the forecast: nothing to do and 0 where the planner
-        finds no itinerary."""
-        from temporeal.sim.rewards.follower import SIZE
-        from temporeal.sim.stl.itineraries.planner import plan, reading, ways_of
+        def again(seen: Signals, memory: Mapping[str, torch.Tensor]) -> None:
+            plan_again(guides, seen[self.world.signal], programs, memory, known)
+
+        return Told({MISSION: programs}, torch.tensor([chance for _, chance in planned]), again)
+
+    def guide(self, mission: Mission) -> Guide:
+        """Who plans a mission; one without ways where the formula is none that the policy can fly."""
+        from temporeal.sim.stl.itineraries.planner import Guide, ways_of
         from temporeal.sim.stl.language.errors import FormulaError
 
         try:
-            x, y, z = point
-            best = plan(ways_of(mission.formula, self.world.dt), (x, y, z), self.travel, self.judge)
+            ways = ways_of(mission.formula, self.world.dt, self.world.signal)
         except FormulaError:
-            best = None
+            ways = ()
+        return Guide(ways, self.travel, self.judge)
+
+    def planned(self, guide: Guide, point: Sequence[float]) -> tuple[Any, float]:
+        """The program [SIZE] from ``point`` [3], and the forecast: nothing to do and 0 where there is no itinerary."""
+        from temporeal.sim.rewards.follower import SIZE
+        from temporeal.sim.stl.itineraries.planner import reading
+
+        x, y, z = point
+        best = guide.begin((x, y, z))
         if best is None:
             return np.zeros(SIZE, np.float32), 0.0
         return best.program, reading(best.chance, self.calibration)

@@ -18,7 +18,7 @@ def test_a_short_training_is_judged_together_and_one_by_one_alike(tmp_path: Path
     from temporeal.policies.cli.main import main
 
     run, of = tmp_path / "run", world("linear")
-    words = ["task=any_formula", "algo=generalist", "num_worlds=256", "task.settings.formulas=50", "threads=1",
+    words = ["task=any_formula/linear", "algo=generalist", "num_worlds=256", "task.settings.formulas=50", "threads=1",
              "algo.threads=1", "algo.max_seconds=15", "algo.clock=cpu", "algo.judged_steps=60", "algo.calibration=20"]
     assert main(["train", *words, "seed=1", f"out={run}"]) == 0
     method = method_of(run, of)

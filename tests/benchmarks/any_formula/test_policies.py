@@ -101,5 +101,5 @@ def test_a_policy_is_found_by_the_algorithm_of_its_run(tmp_path: Path, monkeypat
 
 
 def test_where_there_is_no_policy_nothing_is_flown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    policy_study.study(tmp_path / "policy-study", ["linear"], [1])
-    assert studies.read(tmp_path / "policy-study") == {} and "no policy for linear, seed 1" in capsys.readouterr().out
+    policy_study.study(tmp_path / "policy-study", ["ant"], [1])
+    assert studies.read(tmp_path / "policy-study") == {} and "no policy for ant, seed 1" in capsys.readouterr().out
