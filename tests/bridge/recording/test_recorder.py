@@ -345,5 +345,5 @@ def test_everything_that_a_flight_says_is_recorded():
         said |= {"policy/step", "policy/chunk", "policy/event", "guard/command", "guard/swap", "guard/event",
                  "guard/artifact", "mission", "mission/start", "mission/stop", "mission/reset", "estop",
                  "monitor/robustness", "monitor/verdict", "monitor/drift", "sim/episode", "mission/instruction",
-                 "policy/instruction"}
+                 "policy/instruction", "policy/forecast"}
         assert topics == {f"/cf1/{topic}" for topic in said} | {"/diagnostics"}
