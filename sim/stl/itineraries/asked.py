@@ -6,7 +6,9 @@ only.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from temporeal.sim.stl.itineraries.regions import FORMS, NotARegion, Region, regions
 from temporeal.sim.stl.language.propositional import And
@@ -45,6 +47,23 @@ class Asked:
     def variables(self) -> int:
         """n."""
         return len(self.regions) - 1
+
+    @cached_property
+    def numbers(self) -> tuple[int, ...]:
+        """By variable, the number of its place: equal for equal places; 0: anywhere."""
+        places = list(dict.fromkeys(region for region in self.regions if region is not None))
+        return tuple(0 if region is None else 1 + places.index(region) for region in self.regions)
+
+    @cached_property
+    def outside(self) -> tuple[tuple[int, Interval], ...]:
+        """What is kept out of, with the number of that place; -1: no variable goes there."""
+        number = {region: self.numbers[v] for v, region in enumerate(self.regions) if region is not None}
+        return tuple((number.get(keep.region.place(), -1), keep) for keep in self.keeps if not keep.region.inside)
+
+    @cached_property
+    def closing(self) -> Mapping[int, tuple[Interval, ...]]:
+        """By the number of a place, when it must be kept out of."""
+        return {k: tuple(keep for number, keep in self.outside if number == k) for k in set(self.numbers)}
 
 
 def asked(alternative: Alternative) -> Asked:

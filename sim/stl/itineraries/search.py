@@ -12,14 +12,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, hypot, inf
 
+import numpy as np
+
 from temporeal.sim.stl.itineraries.asked import Asked, Interval
 from temporeal.sim.stl.itineraries.itinerary import Itinerary, itinerary
 from temporeal.sim.stl.itineraries.regions import FAR, Numbers, Region, distance
+from temporeal.sim.stl.planning.difference_constraints import UNBOUNDED, Ints
 
 Travel = Callable[[Numbers, Numbers, Sequence[Region]], float]
 """Samples from a point to another one, past regions that are closed."""
 WIDTH, MOST, AMPLE = 24, 16, 25.0
 """Of the beam; itineraries that are given; samples of slack beyond which more is not better."""
+NARROW, EXPANDED = 8, 120
+"""Of many variables the beam is narrower: so many, or ``EXPANDED`` in all; chains have variables that cost no
+choice."""
 DEPTH = 0.1
 """m: how far inside a place a hit is expected."""
 
@@ -35,8 +41,9 @@ class Partial:
     point: Numbers
     free: int  # the sample at which it may go on
     slack: float
-    dues: Mapping[int, int]
-    triggers: tuple[tuple[int, int, int], ...]
+    low: Ints  # [n + 1] earliest sample of each variable, given the hits; of those that are hit: nothing
+    high: Ints  # [n + 1] latest sample; UNBOUNDED of those that are hit
+    triggers: tuple[tuple[int, int, int], ...] = ()
     past: int = 0  # groups that were hit before the search began
 
     def score(self) -> tuple[float, int]:
@@ -63,12 +70,13 @@ def search(
     for number, asked in enumerate(ways):
         if begun is not None and begun.alternative != number:
             continue
-        first = Partial({}, (), (), (), point, now, inf, {}, ())
+        first = Partial({}, (), (), (), point, now, inf, -asked.bounds[:, 0], asked.bounds[0].copy())
+        first.high[0] = UNBOUNDED
         beam = [first if begun is None else resumed(asked, first, begun)]
         past = beam[0].past
         for _ in range(asked.variables - len(beam[0].hits)):
             beam = sorted((after for each in beam for after in expanded(asked, each, travel)), key=Partial.score,
-                          reverse=True)[:width]
+                          reverse=True)[: min(width, max(NARROW, EXPANDED // asked.variables))]
         for each in beam:
             made = itinerary(asked, number, each.groups, each.times, each.places, each.slack, each.triggers,
                              each.times[:past])
@@ -80,27 +88,26 @@ def search(
 
 def resumed(asked: Asked, first: Partial, begun: Begun) -> Partial:
     """``first`` with what was hit."""
-    hits, dues, triggers = dict[int, int](), dict[int, int](), list[tuple[int, int, int]]()
+    each = first
     for group, at in zip(begun.groups, begun.times):
         for v in group:
-            so_far = replace(first, hits=dict(hits), dues=dues)
-            triggers += requests(asked, so_far, v, at, dues)
-            hits[v] = at
-    return replace(first, hits=hits, groups=begun.groups, times=begun.times,
-                   places=(first.point,) * len(begun.groups), dues=dues, triggers=tuple(triggers),
+            each = noted(asked, each, v, at)
+    return replace(each, groups=begun.groups, times=begun.times, places=(first.point,) * len(begun.groups),
                    past=len(begun.groups))
 
 
-def requests(asked: Asked, each: Partial, v: int, at: int, dues: dict[int, int]) -> list[tuple[int, int, int]]:
-    """What a hit of ``v`` at sample ``at`` asks answers for: (v, answer, most samples between); into ``dues`` by
-    when."""
-    region, found = asked.regions[v], list[tuple[int, int, int]]()
-    for keep in asked.keeps if region is not None else ():
+def noted(asked: Asked, each: Partial, v: int, at: int) -> Partial:
+    """``each`` with ``v`` hit at sample ``at``: what that says of the others' windows, and by when of answers."""
+    d, triggers = asked.bounds, each.triggers
+    low, high = np.maximum(each.low, at - d[:, v]), np.minimum(each.high, at + d[v])
+    for keep in asked.closing.get(asked.numbers[v], ()):
         e, offset = keep.end
-        if e and offset < -1 and e not in each.hits and keep.region.place() == region and active(keep, each, at):
-            dues[e] = min(dues.get(e, asked.samples), at - offset - 1)
-            found.append((v, e, -offset - 1))
-    return found
+        if e and offset < -1 and e not in each.hits and active(keep, each, at):
+            high[e] = min(high[e], at - offset - 1)
+            triggers = (*triggers, (v, e, -offset - 1))
+    hits = {**each.hits, v: at}
+    high[[0, *hits]] = UNBOUNDED
+    return replace(each, hits=hits, low=low, high=high, triggers=triggers)
 
 
 def expanded(asked: Asked, each: Partial, travel: Travel) -> list[Partial]:
@@ -116,58 +123,36 @@ def expanded(asked: Asked, each: Partial, travel: Travel) -> list[Partial]:
 
 def hit(asked: Asked, each: Partial, v: int, travel: Travel) -> Partial | None:
     """``each`` with variable ``v`` hit next; None where its place is closed then or its window is over long before."""
-    region = asked.regions[v]
-    same = len(each.groups) > each.past and asked.regions[each.groups[-1][0]] == region
-    low, high = window(asked, each, v)
+    region, number = asked.regions[v], asked.numbers[v]
+    same = len(each.groups) > each.past and asked.numbers[each.groups[-1][0]] == number
+    low, high = int(each.low[v]), int(each.high[v])
     if same:
         there, at = each.point, each.times[-1]
     elif region is None:
         there, at = each.point, each.free
     else:
-        shut = [keep.region for keep in asked.keeps if not keep.region.inside and active(keep, each, each.free)
-                and keep.region.place() != region]
+        shut = [keep.region for place, keep in asked.outside if place != number and active(keep, each, each.free)]
         there = entry(each.point, region)
         at = each.free + ceil(travel(each.point, there, shut) - 1e-6)
     at = max(at, low)
     slack = min(each.slack, float(high - at))
-    if slack < -0.5 * (high + 20) or closed(asked, each, region, at):
+    if slack < -0.5 * (high + 20) or closed(asked, each, v, at):
         return None
-    dues = dict(each.dues)
-    triggers = (*each.triggers, *requests(asked, each, v, at, dues))
     together = same and at == each.times[-1]
     groups = (*each.groups[:-1], (*each.groups[-1], v)) if together else (*each.groups, (v,))
     times, places = (each.times, each.places) if together else ((*each.times, at), (*each.places, there))
-    after = Partial({**each.hits, v: at}, groups, times, places, there, max(each.free, at + asked.holds[v]), slack,
-                    dues, triggers, each.past)
-    return None if (bound := _bound(asked, after)) is None else _with_slack(after, bound)
+    after = replace(noted(asked, each, v, at), groups=groups, times=times, places=places, point=there,
+                    free=max(each.free, at + asked.holds[v]))
+    bound = _bound(asked, after)
+    return None if bound < -asked.samples else replace(after, slack=min(slack, bound))
 
 
-def _with_slack(each: Partial, bound: float) -> Partial:
-    return each if bound >= each.slack else replace(each, slack=bound)
-
-
-def _bound(asked: Asked, each: Partial) -> float | None:
-    """The least slack that variables not hit yet can have; None where one is far too late already."""
-    least = inf
-    for w in range(1, asked.variables + 1):
-        if w not in each.hits:
-            _, high = window(asked, each, w)
-            here = len(each.groups) > each.past and asked.regions[w] == _last(asked, each)
-            least = min(least, high - (each.times[-1] if here else each.free))
-    return None if least < -asked.samples else least
-
-
-def _last(asked: Asked, each: Partial) -> Region | None:
-    return asked.regions[each.groups[-1][0]] if each.groups else None
-
-
-def window(asked: Asked, each: Partial, v: int) -> tuple[int, int]:
-    """Earliest and latest sample of ``v``, given the hits."""
-    d = asked.bounds
-    low, high = -int(d[v, 0]), int(d[0, v])
-    for u, at in each.hits.items():
-        low, high = max(low, at - int(d[v, u])), min(high, at + int(d[u, v]))
-    return low, min(high, each.dues.get(v, high))
+def _bound(asked: Asked, each: Partial) -> float:
+    """The least slack that variables not hit yet can have."""
+    last = asked.numbers[each.groups[-1][0]]
+    here = len(each.groups) > each.past
+    soonest = [each.times[-1] if here and number == last else each.free for number in asked.numbers]
+    return float((each.high - np.asarray(soonest)).min()) if len(each.hits) < asked.variables else inf
 
 
 def active(keep: Interval, each: Partial, at: int) -> bool:
@@ -180,19 +165,17 @@ def active(keep: Interval, each: Partial, at: int) -> bool:
     return at <= (each.hits[e] if e else 0) + last if not e or e in each.hits else True
 
 
-def closed(asked: Asked, each: Partial, region: Region | None, at: int) -> bool:
-    """Whether ``region`` must not be entered at sample ``at``. What is closed until long before an answer may be: that
-    is a request."""
-    return region is not None and any(
-        not keep.region.inside and keep.region.place() == region and active(keep, each, at)
-        and not (keep.end[0] and keep.end[1] < -1 and keep.end[0] not in each.hits)
-        and not _opens(asked, keep, each, region, at) for keep in asked.keeps)
+def closed(asked: Asked, each: Partial, v: int, at: int) -> bool:
+    """Whether the place of ``v`` must not be entered at sample ``at``. What is closed until long before an answer may
+    be: that is a request."""
+    return any(active(keep, each, at) and not (keep.end[0] and keep.end[1] < -1 and keep.end[0] not in each.hits)
+               and not _opens(asked, keep, each, v) for keep in asked.closing.get(asked.numbers[v], ()))
 
 
-def _opens(asked: Asked, keep: Interval, each: Partial, region: Region, at: int) -> bool:
+def _opens(asked: Asked, keep: Interval, each: Partial, v: int) -> bool:
     """Whether ``keep`` ends right before this very hit: a place that is closed until it is visited."""
     e, offset = keep.end
-    return bool(e) and e not in each.hits and offset == -1 and asked.regions[e] == region
+    return bool(e) and e not in each.hits and offset == -1 and asked.numbers[e] == asked.numbers[v]
 
 
 def entry(point: Numbers, region: Region) -> Numbers:
