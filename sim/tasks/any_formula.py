@@ -24,6 +24,8 @@ from temporeal.sim.task import Constant, Task, check_range, task_schema, weights
 from temporeal.sim.task_parts.formula_bank import Starts, bank
 from temporeal.sim.task_parts.systems import system_of
 
+CONSTANTS: dict[str, Any] = {}
+"""None: formulas bring their own."""
 ATTITUDE = "base_quat_w"
 SAFE = 0.3
 

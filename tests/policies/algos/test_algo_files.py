@@ -18,8 +18,8 @@ from temporeal.policies.training.registries import FROM_DATA
 from temporeal.robots.registry import names, resolve
 
 FOLDER = Path(__file__).parents[3] / "configs" / "algo"
-TUNERS = ("dppo", "dsrl", "flow_grpo", "flow_noise", "flow_sde", "residual", "rl100", "rl100_offline", "sac",
-          "sequence_sac", "specialists", "td3", "token_ppo")
+TUNERS = ("dppo", "dsrl", "flow_grpo", "flow_noise", "flow_sde", "generalist", "residual", "rl100", "rl100_offline",
+          "sac", "sequence_sac", "specialists", "td3", "token_ppo")
 CONFIGS = {"apg": APGConfig, "cem": CEMConfig, "milp": MILPConfig, "npc": NPCConfig, "ppo": PPOConfig,
            "reflex": ReflexConfig, "tgpo": TGPOConfig,
            **{name: get_type_hints(resolve("temporeal.policies.algos", name).train)["config"] for name in TUNERS},
