@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -100,17 +100,18 @@ class Starts:
     """Starts of episodes: states with their programs. Every start is that of a formula; those in mid-episode are at any
     leg, where the itinerary expects the robot or anywhere in the arena, with time enough to come to its place.
 
-    Args:
-        weights: [B] how often each row is drawn, in proportion; a learner changes them.
+    Attributes:
+        bank: drawn when it is first needed: who only flies a policy needs none.
+        weights: [B] how often each row is drawn, in proportion; None: all alike. A learner changes them.
         squeeze: least and greatest factor on the ends of windows, drawn for each episode: below 1 many are too short,
             which a judge must have seen. None: as they are.
     """
 
     squeeze: tuple[float, float] | None = None
+    weights: Tensor | None = None
 
-    def __init__(self, system: System, world: World, bank: Bank, follower: Follower) -> None:
-        self.system, self.world, self.bank, self.follower = system, world, bank, follower
-        self.weights = torch.ones(len(bank.programs))
+    def __init__(self, system: System, world: World, drawn: Callable[[], Bank], follower: Follower) -> None:
+        self.system, self.world, self.drawn, self.follower = system, world, drawn, follower
         low, high = system.fence["low"], system.fence["high"]
         room = {"low": [a + INSIDE * (b - a) for a, b in zip(low, high)],
                 "high": [b - INSIDE * (b - a) for a, b in zip(low, high)]}
@@ -138,8 +139,14 @@ class Starts:
         state = {name: _where(found, there[name][taken], value) for name, value in state.items()}
         return state, {name: _where(found, then[name][taken], value) for name, value in memory.items()}
 
+    @cached_property
+    def bank(self) -> Bank:
+        """The formulas."""
+        return self.drawn()
+
     def _row(self, draw: Draw) -> Tensor:
-        share = self.weights.cumsum(0) / self.weights.sum()
+        weights = torch.ones(len(self.bank.programs)) if self.weights is None else self.weights
+        share = weights.cumsum(0) / weights.sum()
         return torch.searchsorted(share, draw("mission.row", 1)[:, 0].contiguous()).clamp(max=len(share) - 1)
 
     def _mirror(self, draw: Draw) -> Tensor:

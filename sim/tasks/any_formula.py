@@ -7,6 +7,7 @@ that one policy flies formulas that it has never seen. The planner that makes pr
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from temporeal.sim.rewards.follower import MISSION, SIZE, Follower
 from temporeal.sim.rewards.itinerary_view import TOKENS, Lengths, Objective, Reward, as_it_is, seen, size, token_size
 from temporeal.sim.rewards.itinerary_view import yaw_frame as yawed
 from temporeal.sim.stl.distribution.settings import World, world
+from temporeal.sim.stl.distribution.settings import family as families
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.system import System
 from temporeal.sim.task import Constant, Task, check_range, task_schema, weights
@@ -60,6 +62,12 @@ class Observe(nn.Module):
         return {**memory, **self.system.record({name: memory[name] for name in self.system.memory}, action)}
 
 
+def check_count(name: str, value: Any) -> None:
+    """A ValueError where ``value`` is no whole number from 1 on."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"task 'any_formula': {name} is a whole number from 1 on, got {value!r}")
+
+
 def lengths(of: System, where: World) -> Lengths:
     """The units of what is seen."""
     wide = max(b - a for a, b in zip(of.fence["low"], of.fence["high"]))
@@ -88,11 +96,11 @@ def make(
     for name, value in (("slack", slack), ("margin", margin), ("rest_s", rest_s)):
         check_range("any_formula", name, value, 0.0, 10.0, "m, or s")
     unit = lengths(of, where)
-    drawn = bank(system, family, seed, formulas)
-    length = round(float(drawn.times.amax()) + 0.5 * unit.time) * of.control_dt
-    length = max(length, where.horizon_s)
+    families(family)  # that there is one
+    check_count("formulas", formulas)
+    length = where.horizon_s
     follower = Follower(slack, margin)
-    starts = Starts(of, where, drawn, follower)
+    starts = Starts(of, where, partial(bank, system, family, seed, formulas), follower)
     text = f"G[0,{length:g}] ({where.keep})"
     constants: dict[str, Any] = dict(where.constants)
     objective = Objective(Follower(slack, margin), where.signal, weights(Reward, reward), unit, of.control_dt,

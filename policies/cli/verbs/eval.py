@@ -29,6 +29,7 @@ Runs fresh, randomized episodes with the deterministic policy and judges each by
 satisfaction with its Clopper-Pearson interval, robustness, which clause fails first, slack to the deadlines, effort.
 Writes report.json and report.html (plots and a 3-D replay; opens offline) into RUN/eval or --out.
 An artifact is evaluated through its own graph, as it is deployed; its golden trace is replayed first.
+A policy for any formula (algo=generalist) flies fresh formulas of a family, each once, judged by the exact robustness.
 A pretrained model of another library (a local folder of LeRobot's) is served by a process of its own environment; --map
 names the file that maps its inputs and actions (docs/how-to/pretrained-models.md), settings say the task.
 
@@ -60,6 +61,7 @@ def parser() -> Parser:
     p.add_argument("--confidence", type=float, default=0.95, help="of the interval (%(default)s)")
     p.add_argument("--seed", type=int, help="of the evaluation (default: one that training never uses)")
     p.add_argument("--out", type=Path, metavar="FOLDER", help="folder of the report")
+    p.add_argument("--family", help="of a run of algo=generalist: formulas to fly (validation)")
     p.add_argument("--map", type=Path, metavar="FILE", help="of a pretrained model: how it is connected")
     p.add_argument("--python", help="of a pretrained model: the interpreter of an environment of your own")
     p.add_argument("--backbone", type=Path, metavar="FOLDER", help="of a pretrained model: its language model's folder")
@@ -73,13 +75,17 @@ def parser() -> Parser:
 def run(argv: Sequence[str]) -> int:
     """Evaluate on every named simulator, write the report, apply the gate."""
     options = parser().parse_intermixed_args(argv)  # before anything slow is imported: --help is at once
-    from temporeal.policies.runs import evaluating, run_folders, trained
+    from temporeal.policies.runs import evaluating, formula_evaluation, run_folders, trained
     from temporeal.policies.runs.settings.compose import override
 
     check(options)
     evaluating.check_backends(options.backend)
     config = evaluating.EvaluationConfig(options.episodes, options.confidence, options.seed)
     policy = served(options) if options.map else trained.load_trained(options.policy, options.trust)
+    if policy.artifact is None and policy.served is None and formula_evaluation.is_generalist(policy.settings):
+        return of_formulas(options, policy)
+    if options.family is not None:
+        raise BadInput(f"--family {options.family}: of runs of algo=generalist, whose policies fly any formula")
     settings = policy.settings if options.map else override(policy.settings, options.overrides)
     if not options.json and (note := evaluating.caveat(settings)):
         say(note)
@@ -95,6 +101,26 @@ def run(argv: Sequence[str]) -> int:
                 say(f"  {found.pairs.said()}")
     report = evaluating.write_report(settings, judged, folder, options.require, policy.folder)
     return outcome(options, judged, report.html)
+
+
+def of_formulas(options: Any, policy: Trained) -> int:
+    """Judge a policy for any formula by formulas of a family."""
+    from dataclasses import asdict
+
+    from temporeal.policies.runs import formula_evaluation
+
+    if options.backend or options.out or options.overrides:
+        raise BadInput("a policy for any formula is judged on formulas of its own simulator, without a page: leave "
+                       "--backend, --out and settings out; --family and --episodes say which formulas")
+    found = formula_evaluation.evaluate(policy.folder, policy.settings, options.family or "validation",
+                                        options.episodes, options.confidence, options.seed)
+    least = {"require": found.satisfied / found.trials, "require_lower": found.low}
+    passed = all(getattr(options, name) is None or value >= getattr(options, name) for name, value in least.items())
+    if options.json:
+        print_json({"passed": passed, **asdict(found)})
+    else:
+        say("\n".join([*found.lines(), verdict(options, passed)]))
+    return OK if passed else FAILED
 
 
 def served(options: Any) -> Trained:

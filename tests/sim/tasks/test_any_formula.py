@@ -76,3 +76,7 @@ def test_what_pays_less_than_nothing_is_refused() -> None:
         Reward(hit=0.5)
     with pytest.raises(ValueError, match="slack"):
         make(system="linear", formulas=1, slack=-1.0)
+    with pytest.raises(ValueError, match="formulas is a whole number from 1 on, got 0"):
+        make(system="linear", formulas=0)
+    with pytest.raises(ValueError, match="nope"):
+        make(system="linear", family="nope")
