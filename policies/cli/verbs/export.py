@@ -220,6 +220,8 @@ def describe(artifact: Artifact, out: Path, key: Path | None) -> str:
 
 def in_words(manifest: Manifest) -> str:
     """Lines about instruction, 8-bit numbers, drift and formulas."""
+    from temporeal.robots.spec import load_robot
+
     told, int8 = manifest.instruction, manifest.int8
     lines = [] if told is None else [
         f"does {told.fixed!r}, and nothing else" if told.fixed else
@@ -235,6 +237,9 @@ def in_words(manifest: Manifest) -> str:
         of = manifest.formulas
         lines.append(f"flies any formula of places about {of.position}, up to {of.horizon_s:g} s, within {of.keep}; of "
                      f"formulas that it never saw {100 * of.validation:.0f} % were satisfied")
+        if load_robot(manifest.robot).ros is not None and not (manifest.training.get("randomize") or {}).get("sensors"):
+            lines.append("note: it was trained, and its forecast is, without noise and latency; for a machine train it "
+                         "with randomize=default, or that of its robot")
     return "".join(f"{line}\n" for line in lines)
 
 
