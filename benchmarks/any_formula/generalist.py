@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def method(folder: Path, world: World) -> Graph:
     """The policy in ``folder``. Missions are planned at their start, and their rest again when a leg is hit, by the
     judge that was learned with it."""
-    from temporeal.policies.algos.generalist import load_judge, load_policy
+    from temporeal.policies.any_formula.generalist import load_judge, load_policy
     from temporeal.policies.runs.environments import make_task
     from temporeal.policies.runs.run_folders import load_run
     from temporeal.sim.maps import PolicyGraph

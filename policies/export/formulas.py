@@ -45,7 +45,7 @@ def formula_spec(task: Task, calibration: Mapping[str, float], validation: float
 
 def forecast_of(run: Path, task: Task) -> tuple[nn.Module, FormulaSpec]:
     """The judge that ``run`` learned, and what its manifest says. A CheckpointError where it learned none."""
-    from temporeal.policies.algos.generalist import load_judge
+    from temporeal.policies.any_formula.generalist import load_judge
     from temporeal.policies.training.ppo_checkpoint import read_last
 
     judge, calibration = load_judge(run, task)

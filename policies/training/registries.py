@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 FROM_DATA = ("temporeal.policies.imitation", "temporeal.policies.offline", "temporeal.policies.progress")
-LEARNERS = ("temporeal.policies.algos", *FROM_DATA)
+LEARNERS = ("temporeal.policies.algos", "temporeal.policies.any_formula", *FROM_DATA)
 """Their modules have ``train``, and one of ``load_policy``, ``load_graph``, ``load_chunks`` and ``load_progress``."""
 
 

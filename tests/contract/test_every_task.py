@@ -11,7 +11,8 @@ from temporeal.sim.stl.planning.decompose import decompose
 from temporeal.sim.task import load_task
 
 TASKS = names("temporeal.sim.tasks")
-SLOW = {"any_formula", "cube_rotate", "cube_reorient", "peg", "drawer", "lift", "tabletop"}  # with the most to compile, to simulate
+# with the most to compile, to simulate
+SLOW = {"any_formula", "cube_rotate", "cube_reorient", "peg", "drawer", "lift", "tabletop"}
 MOST = [pytest.param(task, marks=pytest.mark.slow) if task in SLOW else task for task in TASKS]
 FLYING = {"mass": {"kind": "sources"}, "motor_gain": {"kind": "sources", "scale": 0.3},
           "force_w": {"kind": "normal", "std": 0.01}}

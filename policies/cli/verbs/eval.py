@@ -75,7 +75,8 @@ def parser() -> Parser:
 def run(argv: Sequence[str]) -> int:
     """Evaluate on every named simulator, write the report, apply the gate."""
     options = parser().parse_intermixed_args(argv)  # before anything slow is imported: --help is at once
-    from temporeal.policies.runs import evaluating, formula_evaluation, run_folders, trained
+    from temporeal.policies.runs import evaluating, run_folders, trained
+    from temporeal.policies.runs.any_formula import evaluation as formula_evaluation
     from temporeal.policies.runs.settings.compose import override
 
     check(options)
@@ -107,7 +108,7 @@ def of_formulas(options: Any, policy: Trained) -> int:
     """Judge a policy for any formula by formulas of a family."""
     from dataclasses import asdict
 
-    from temporeal.policies.runs import formula_evaluation
+    from temporeal.policies.runs.any_formula import evaluation as formula_evaluation
 
     if options.backend or options.out or options.overrides:
         raise BadInput("a policy for any formula is judged on formulas of its own simulator, without a page: leave "

@@ -11,6 +11,7 @@ from temporeal.policies.algos.apg import APGConfig
 from temporeal.policies.algos.npc import NPCConfig
 from temporeal.policies.algos.reflex import ReflexConfig
 from temporeal.policies.algos.tgpo import TGPOConfig
+from temporeal.policies.any_formula.generalist import GeneralistConfig
 from temporeal.policies.planners.cem import CEMConfig
 from temporeal.policies.planners.milp import MILPConfig
 from temporeal.policies.training.ppo_state import PPOConfig
@@ -18,10 +19,10 @@ from temporeal.policies.training.registries import FROM_DATA
 from temporeal.robots.registry import names, resolve
 
 FOLDER = Path(__file__).parents[3] / "configs" / "algo"
-TUNERS = ("dppo", "dsrl", "flow_grpo", "flow_noise", "flow_sde", "generalist", "residual", "rl100", "rl100_offline",
+TUNERS = ("dppo", "dsrl", "flow_grpo", "flow_noise", "flow_sde", "residual", "rl100", "rl100_offline",
           "sac", "sequence_sac", "specialists", "td3", "token_ppo")
 CONFIGS = {"apg": APGConfig, "cem": CEMConfig, "milp": MILPConfig, "npc": NPCConfig, "ppo": PPOConfig,
-           "reflex": ReflexConfig, "tgpo": TGPOConfig,
+           "reflex": ReflexConfig, "tgpo": TGPOConfig, "generalist": GeneralistConfig,
            **{name: get_type_hints(resolve("temporeal.policies.algos", name).train)["config"] for name in TUNERS},
            **{name: get_type_hints(resolve(package, name).train)["config"]
               for package in FROM_DATA for name in names(package)}}

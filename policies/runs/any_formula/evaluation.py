@@ -54,7 +54,7 @@ def evaluate(
     folder: Path, settings: Any, family: str, episodes: int, confidence: float, seed: int | None,
 ) -> FormulaEvaluation:
     """Fly ``episodes`` fresh formulas of ``family``, each once from its own start."""
-    from temporeal.policies.algos.generalist import load_judge
+    from temporeal.policies.any_formula.generalist import load_judge
     from temporeal.policies.runs.environments import make_task
     from temporeal.policies.training.generalist.flights import fly
     from temporeal.policies.training.generalist.forecast import calibration_error, drawn, planner
