@@ -12,7 +12,7 @@ from temporeal.robots.spec import load_robot
 from temporeal.sim.stl.distribution.drawing import draw
 from temporeal.sim.stl.distribution.motions import loaded
 from temporeal.sim.stl.distribution.settings import family, world
-from temporeal.sim.stl.itineraries.planner import plan, reading, ways_of
+from temporeal.sim.stl.itineraries.planner import Guide, plan, reading, ways_of
 from temporeal.sim.stl.itineraries.program import LEGS, SIZE, program, split
 from temporeal.sim.stl.itineraries.regions import NotARegion, Region, distance, region
 from temporeal.sim.stl.itineraries.search import search, straight
@@ -142,3 +142,69 @@ def test_a_formula_that_nothing_satisfies_is_refused() -> None:
 def test_a_reading_is_monotone() -> None:
     found = [reading(chance, {"slope": 0.7, "offset": -0.4}) for chance in (0.0, 0.2, 0.8, 1.0)]
     assert found == sorted(found) and 0.0 < found[0] < found[-1] < 1.0
+
+
+def test_the_rest_is_planned_from_the_hits() -> None:
+    guide = Guide(asked_of("F[0,4] (at_a & F[0,6] (at_b & F[0,5] at_c))"), TRAVEL, None)
+    first = guide.begin((0.0, 0.0, 0.0))
+    assert first is not None and len(first.itinerary.legs) == 3
+    hits = np.zeros(LEGS)
+    assert guide.again((0.0, 0.0, 0.0), 5, hits) is None  # nothing was hit yet
+    hits[0] = 1 + 12  # a at sample 12
+    found = guide.again((1.6, 0.0, 0.0), 13, hits)
+    assert found is not None and guide.begun is not None and guide.begun.times == (12,)
+    second, third = found.itinerary.legs
+    assert second.region is not None and second.region.center == (-2.0, 1.0, 0.0)
+    assert (second.low, second.high) == (12, 12 + 30) and third.since == ((0, 25),)
+    assert split(found.program)["legs"][:, 10].sum() == 2
+    hits[:] = 0.0
+    hits[0] = 1 + 40
+    last = guide.again((-1.6, 1.0, 0.0), 41, hits)
+    assert last is not None and guide.begun.times == (12, 40)
+    assert [leg.high for leg in last.itinerary.legs] == [65]
+
+
+def test_what_was_kept_until_a_hit_is_over_behind_it() -> None:
+    guide = Guide(asked_of("(!at_b U[0,20] at_a) & F[0,20] at_b"), TRAVEL, None)
+    assert guide.begin((-1.0, 1.0, 0.0)) is not None
+    hits = np.zeros(LEGS)
+    hits[0] = 1 + 17
+    found = guide.again((1.6, 0.0, 0.0), 18, hits)
+    assert found is not None
+    (door,) = [kept for kept in found.itinerary.kept if not kept.region.inside]
+    assert door.end == (-1, 16)  # a sample before the key was hit, counted from the start
+
+
+def test_an_answer_is_due_from_the_request_that_was_flown() -> None:
+    guide = Guide(asked_of("F[0,5] at_a & G[0,8] (at_a -> F[0,6] at_b)"), TRAVEL, None)
+    assert guide.begin((0.0, 0.0, 0.0)) is not None
+    hits = np.zeros(LEGS)
+    hits[0] = 1 + 20
+    found = guide.again((1.6, 0.0, 0.0), 21, hits)
+    assert found is not None
+    answer = next(leg for leg in found.itinerary.legs if leg.region and leg.region.center[0] == -2.0)
+    assert answer.high <= 20 + 30
+
+
+@pytest.mark.parametrize(("better", "changes"), [(0.02, False), (0.4, True)])
+def test_another_order_is_taken_only_if_it_is_better_by_enough(better: float, changes: bool) -> None:
+    asked = asked_of("F[0,60] at_a & F[0,60] at_b & F[0,60] at_c")
+    prefers = {"y": 1.0}  # b first
+
+    def judge(programs: Any, points: Any, ticks: Any, hits: Any) -> Any:
+        liked = split(programs)["legs"][:, 0, 1] == prefers["y"]
+        chance = np.where(liked & (hits.sum(1) == 0), 0.5 + better, 0.5)
+        return chance.astype(np.float32), np.full(len(programs), 9.0, np.float32)
+
+    guide = Guide(asked, TRAVEL, judge)
+    first = guide.begin((1.6, 0.0, 0.0))
+    assert first is not None and first.itinerary.legs[0].region is not None
+    assert first.itinerary.legs[0].region.center[1] == 1.0
+    second = first.itinerary.legs[1].region
+    assert second is not None
+    prefers["y"] = ({0.0, 3.0} - {second.center[1]}).pop()  # now the one that was to come last
+    hits = np.zeros(LEGS)
+    hits[0] = 1 + 18
+    found = guide.again((-1.6, 1.0, 0.0), 19, hits)
+    assert found is not None and found.itinerary.legs[0].region is not None
+    assert (found.itinerary.legs[0].region.center[1] == prefers["y"]) == changes
