@@ -180,7 +180,7 @@ def test_times_that_are_not_said_are_assumed_aloud():
 
 REFUSED = {
     "": "empty", " \n": "empty", "x" * (MOST_CHARACTERS + 1): f"at most {MOST_CHARACTERS}",
-    "vist red": "did you mean visit", "visit rde within 3 s": "did you mean red",
+    "vizit red": "did you mean visit", "visit rde within 3 s": "did you mean red",
     "visit purple": "places are red, blue, landing pad",
     "visit red; rm -rf": "unknown word 'rm'.*read so far: 'visit red'",
     "visit red within 10": "A time has a unit", "visit red within s": "has no number",
