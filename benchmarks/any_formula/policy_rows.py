@@ -20,7 +20,8 @@ PART, TIMED = "policy-study", 100
 """Formulas that are flown by themselves, for the time of decisions."""
 Trials = Mapping[str, studies.Trial]
 Seeds = Mapping[int, Sequence[Flight]]
-ROS = "typed formulas over the ROS 2 nodes are flown when the artifact takes formulas"
+TYPED_TRIAL = "typed/quadrotor/1"
+ROS = "python -m temporeal_benchmarks.any_formula.policy_study OUT --robots quadrotor --seeds 1 --typed"
 
 
 def rows_of(trials: Trials) -> list[Row]:
@@ -33,7 +34,14 @@ def rows_of(trials: Trials) -> list[Row]:
         found += [beside_tgpo(robot, flown, trials), training(robot, trials)]
     alone = {robot: [f for seed in seeds_of(trials, f"alone/{robot}").values() for f in seed] for robot in TARGETS}
     return [*found, decision_time(alone), step_time(alone), *forecasts(trials),
-            not_measured("any_formula.ros.satisfied", "1", targets.TYPED_SATISFIED, ROS)]
+            *typed(trials)]
+
+
+def typed(trials: Trials) -> list[Row]:
+    """The typed missions over the nodes."""
+    if TYPED_TRIAL not in trials:
+        return [not_measured("any_formula.ros.satisfied", "1", targets.TYPED_SATISFIED, ROS)]
+    return [Row(**row) for row in trials[TYPED_TRIAL]["rows"]]
 
 
 def seeds_of(trials: Trials, name: str) -> dict[int, list[Flight]]:

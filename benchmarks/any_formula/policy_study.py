@@ -91,6 +91,15 @@ def compare(out: Path, robots: Sequence[str]) -> None:
             studies.add(out, trial, {"outcomes": found})
 
 
+def fly_typed(out: Path) -> None:
+    """Twenty typed missions of the quadrotor's first seed over the nodes, in real time, once."""
+    from temporeal_benchmarks.any_formula import typed_missions
+
+    trial, run = policy_rows.TYPED_TRIAL, out / "runs" / "quadrotor" / "1"
+    if run.is_dir() and trial not in studies.read(out):
+        studies.add(out, trial, typed_missions.of_run(run, out / "typed"))
+
+
 def judged(trials: Mapping[str, studies.Trial]) -> list[Row]:
     """A row for each target, and for each other family."""
     return policy_rows.rows_of(trials)
@@ -104,10 +113,13 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
     parser.add_argument("--count", type=int, default=None, help="formulas of each family, at most")
     parser.add_argument("--run", type=Path, default=None, help="of one robot and seed: its policy")
+    parser.add_argument("--typed", action="store_true", help="fly the typed missions over the nodes, too (real time)")
     given = parser.parse_args(argv)
     if given.run is not None and (len(given.robots), len(given.seeds)) != (1, 1):
         parser.error("--run is the policy of one robot and one seed: say --robots R --seeds N")
     study(given.out / PART, given.robots, given.seeds, given.count, given.run)
+    if given.typed:
+        fly_typed(given.out / PART)
     for row in judged(studies.read(given.out / PART)):
         print(row)
     return 0

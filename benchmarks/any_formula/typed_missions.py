@@ -83,6 +83,18 @@ def figures(report: FlightReport) -> list[Row]:
         Row("any_formula.ros.state_to_command", report.latency_ms["p99"], "ms", peer="p99")]
 
 
+def of_run(run: Path, out: Path) -> dict[str, Any]:
+    """Export the run in the folder ``run``, fly its artifact: the rows as a trial of a study."""
+    from dataclasses import asdict
+
+    from temporeal.policies.cli.main import main as temporeal
+
+    artifact = out / "artifact"
+    if not artifact.exists() and temporeal(["export", str(run), "--out", str(artifact)]) != 0:
+        raise RuntimeError(f"{run} could not be exported")
+    return {"rows": [asdict(row) for row in figures(flown(artifact, out / "flights"))]}
+
+
 def main(arguments: Sequence[str]) -> int:
     """Fly an artifact's missions: ARTIFACT [FOLDER]."""
     artifact, out = Path(arguments[0]), Path(arguments[1] if len(arguments) > 1 else "outputs/typed-missions")
