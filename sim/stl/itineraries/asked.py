@@ -6,12 +6,14 @@ only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
+from math import prod
 
 from temporeal.sim.stl.itineraries.regions import FORMS, NotARegion, Region, regions
-from temporeal.sim.stl.language.propositional import And
+from temporeal.sim.stl.language.propositional import And, Formula, Or
 from temporeal.sim.stl.planning.alternative import Alternative, Keep
 from temporeal.sim.stl.planning.arrivals import never_empty, with_arrivals
 from temporeal.sim.stl.planning.difference_constraints import Ints
@@ -98,6 +100,29 @@ def asked(alternative: Alternative) -> Asked:
                    for v in range(n + 1))
     return Asked(tuple(next(iter(places), None) for places in wanted), tuple(holds), tuple(keeps), d,
                  ((), *before[1:]), found.samples)
+
+
+def choices(alternative: Alternative) -> Iterator[Alternative]:
+    """``alternative`` with one disjunct of each state that is to be reached: at one sample p or q is one of the two."""
+    parts = [disjuncts(reach.predicate) for reach in alternative.reaches]
+    if (count := prod(map(len, parts))) > MOST_CHOICES:
+        raise NotARegion(f"the places that the formula lets choose from make {count} ways; at most {MOST_CHOICES} are "
+                         "legal")
+    for chosen in product(*parts):
+        yield replace(alternative, reaches=tuple(
+            replace(reach, predicate=part) for reach, part in zip(alternative.reaches, chosen)))
+
+
+def disjuncts(state: Formula) -> list[Formula]:
+    """The disjuncts of a state in disjunctive normal form."""
+    if isinstance(state, Or):
+        return [part for arg in state.args for part in disjuncts(arg)]
+    if isinstance(state, And):
+        return [And(parts) for parts in product(*map(disjuncts, state.args))]
+    return [state]
+
+
+MOST_CHOICES = 64
 
 
 def _without_bans(alternative: Alternative) -> tuple[Alternative, list[Interval]]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from temporeal.sim.stl.itineraries.asked import Asked, asked
+from temporeal.sim.stl.itineraries.asked import Asked, asked, choices
 from temporeal.sim.stl.itineraries.itinerary import Itinerary, rest
 from temporeal.sim.stl.itineraries.program import LEGS, program
 from temporeal.sim.stl.itineraries.regions import FORMS, NotARegion, Numbers
@@ -55,7 +55,7 @@ def ways_of(formula: Formula, dt: float, position: str = "") -> tuple[Asked, ...
             says which.
     """
     found, reasons = list[Asked](), list[NotARegion]()
-    for alternative in decompose(formula, dt, strict=True).alternatives:
+    for alternative in (each for whole in decompose(formula, dt, strict=True).alternatives for each in choices(whole)):
         try:
             found.append(of_position(asked(alternative), position))
         except NotARegion as error:

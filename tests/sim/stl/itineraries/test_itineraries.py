@@ -46,10 +46,19 @@ def test_a_region_has_the_sign_of_its_predicate(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["base_vel_w.x < 1", "norm(base_pos_w) * 2 < 1", "base_pos_w.x + base_pos_w.y > 0",
-                                  "norm(base_pos_w - a) < r | norm(base_pos_w - b) < r"])
+                                  "norm(base_pos_w - a) < norm(base_pos_w - b)"])
 def test_what_is_no_region_is_named_with_the_legal_forms(text: str) -> None:
     with pytest.raises(NotARegion, match=r"Places are norm"):
         asked_of(f"F[0,5] ({text})")
+
+
+def test_places_to_choose_from_are_alternatives() -> None:
+    best = plan(asked_of("F[0,9] (at_a | at_c) & G[0,9] !at_b"), (0.0, 2.0, 0.0), TRAVEL)
+    assert best is not None and best.itinerary.legs[0].region is not None
+    assert best.itinerary.legs[0].region.center == (0.0, 3.0, 0.0)
+    assert len(asked_of("F[0,9] (at_a | at_c) & F[0,9] (at_b | at_c)")) == 4
+    with pytest.raises(NotARegion, match="make 81 ways; at most 64"):
+        asked_of(" & ".join(f"F[{k},{k + 1}] (at_a | at_b | at_c)" for k in (0, 2, 4, 6)))
 
 
 def test_two_places_at_one_time_are_refused() -> None:
