@@ -9,6 +9,7 @@ mid-mission, and are cut off after a while.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,7 +111,8 @@ class Forecaster:
         env.set_mid_episode_starts(JUDGED_STARTS)
         if env.task.missions is not None:
             env.task.missions.squeeze = SQUEEZE
-        task, graph = env.task, PolicyGraph(env.task.observe, learner.normalizer, learner.actor, env.task.act)
+        task = env.task
+        graph = copy.deepcopy(PolicyGraph(task.observe, learner.normalizer, learner.actor, task.act)).cpu()
         judge = judge_of(task)
         act = deterministic(learner.actor, learner.normalizer)
         learn(judge, experience(env, act, judge, task.observe.position, config.judged_steps), self.seed)

@@ -121,15 +121,24 @@ class Starts:
         self.square = len(low) >= 2 and low[0] == low[1] == -high[0] == -high[1]
 
     def initial(self, draw: Draw) -> State:
-        """State of K worlds at an episode's beginning, and their programs."""
+        """State of K worlds at an episode's beginning, and their programs; on the device of the draws."""
+        device = draw("mission.device", 1).device
+        return moved(self._initial(on_cpu(draw)), device)
+
+    def mid_episode(self, draw: Draw) -> tuple[State, State]:
+        """State and memory of K worlds in mid-episode."""
+        device = draw("mission.device", 1).device
+        state, memory = self._mid_episode(on_cpu(draw))
+        return moved(state, device), moved(memory, device)
+
+    def _initial(self, draw: Draw) -> State:
         row = self._row(draw)
         mirror = self._mirror(draw)
         return {**self._placed(self.begun(draw), *self._start(row, mirror)),
                 MISSION: self._program(row, mirror, draw)}
 
-    def mid_episode(self, draw: Draw) -> tuple[State, State]:
-        """State and memory of K worlds in mid-episode."""
-        state = self.initial(draw)
+    def _mid_episode(self, draw: Draw) -> tuple[State, State]:
+        state = self._initial(draw)
         count = len(state[MISSION])
         memory = {name: torch.zeros(count, *shape) for name, shape in self.follower.memory.items()}
         there, then = self._try(partial(_tries, draw))
@@ -237,6 +246,16 @@ def mirrored_program(rows: Tensor, mirror: Tensor) -> Tensor:
         for a, b in ((0, 1), (3, 4)):
             part[swap, :, a], part[swap, :, b] = part[swap, :, b].copy(), part[swap, :, a].copy()
     return out
+
+
+def on_cpu(draw: Draw) -> Draw:
+    """``draw`` on the CPU, where the bank is."""
+    return lambda name, count: draw(name, count).cpu()
+
+
+def moved(state: State, device: torch.device) -> State:
+    """``state`` on ``device``."""
+    return {name: value.to(device) for name, value in state.items()}
 
 
 def _tries(draw: Draw, name: str, count: int) -> Tensor:

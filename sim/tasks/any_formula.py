@@ -100,7 +100,7 @@ def make(
     check_count("formulas", formulas)
     length = where.horizon_s
     follower = Follower(slack, margin)
-    starts = Starts(of, where, partial(bank, system, family, seed, formulas), follower)
+    starts = Starts(of, where, partial(bank, system, family, seed, formulas), Follower(slack, margin))
     text = f"G[0,{length:g}] ({where.keep})"
     constants: dict[str, Any] = dict(where.constants)
     objective = Objective(Follower(slack, margin), where.signal, weights(Reward, reward), unit, of.control_dt,

@@ -71,19 +71,19 @@ def experience(env: Any, act: Any, judge: Judge, position: str, steps: int, ever
     follower = tuple(judge.follower.memory)
     for step in range(steps):
         column = env.column
-        counts.append((column["progress.hit"] > 0).sum(-1))
+        counts.append((column["progress.hit"] > 0).sum(-1).cpu())
         if step % every == 0:
-            memory = {name: column[f"progress.{name}"].clone() for name in follower}
+            memory = {name: column[f"progress.{name}"].cpu().clone() for name in follower}
             memory |= {"tick": memory["tick"] - 1.0, "held": (memory["held"] - 1.0).clamp(min=0.0)}
             truth = env.true_signals()
-            rows.append(judge.rows(truth[position], truth["mission"].contiguous(), memory))
+            rows.append(judge.rows(truth[position].cpu(), truth["mission"].cpu().contiguous(), memory))
             when.append(step)
         found = env.step(act(obs.actor))
         obs = found.obs
         ended = found.terminated | found.truncated
         # 1: all was done; 0: broken or late; -1: cut off, nobody knows; 2: it goes on
         fate = torch.where(found.info["success"], 1, torch.where(found.terminated, 0, -1))
-        fates.append(torch.where(ended, fate, torch.full_like(fate, 2)))
+        fates.append(torch.where(ended, fate, torch.full_like(fate, 2)).cpu())
     hit, length = outcomes(torch.stack(counts), torch.stack(fates))
     rows, hit, length = torch.cat(rows), hit[when].flatten(), length[when].flatten()
     known = hit >= 0
