@@ -72,9 +72,13 @@ class Planner:
         """The program [SIZE] from ``point`` [3], and the forecast: nothing to do and 0 where there is no itinerary."""
         from temporeal.sim.rewards.follower import SIZE
         from temporeal.sim.stl.itineraries.planner import reading
+        from temporeal.sim.stl.language.errors import FormulaError
 
         x, y, z = point
-        best = guide.begin((x, y, z))
+        try:
+            best = guide.begin((x, y, z))
+        except FormulaError:
+            best = None
         if best is None:
             return np.zeros(SIZE, np.float32), 0.0
         return best.program, reading(best.chance, self.calibration)

@@ -19,9 +19,10 @@ from temporeal.sim.rewards.follower import MISSION
 from temporeal.sim.stl.distribution.drawing import Drawn, start_settings
 from temporeal.sim.stl.distribution.motions import loaded
 from temporeal.sim.stl.distribution.settings import World
-from temporeal.sim.stl.itineraries.planner import Guide
+from temporeal.sim.stl.itineraries.planner import Guide, Plan
 from temporeal.sim.stl.itineraries.program import SIZE
 from temporeal.sim.stl.itineraries.regions import Numbers
+from temporeal.sim.stl.language.errors import FormulaError
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.semantics.robustness import robustness
 from temporeal.sim.task import Task
@@ -63,7 +64,7 @@ def fly(
     ids, state = torch.arange(count), start_states(formulas, world)
     worlds.reset(ids, {name: value for name, value in state.items() if name != MISSION})
     guides = [plan(each) for each in formulas]
-    planned = [guide.begin(_numbers((*each.place, 0.0)[:3])) for guide, each in zip(guides, formulas)]
+    planned = [begun(guide, each) for guide, each in zip(guides, formulas)]
     mission = torch.from_numpy(np.stack([np.zeros(SIZE, np.float32) if each is None else each.program
                                          for each in planned]))
     legs = [0 if each is None else len(each.itinerary.legs) for each in planned]
@@ -93,6 +94,14 @@ def fly(
     return out
 
 
+def begun(guide: Guide, found: Drawn) -> Plan | None:
+    """The plan of a formula from its start; None where there is none, or none that a program has room for."""
+    try:
+        return guide.begin(_numbers((*found.place, 0.0)[:3]))
+    except FormulaError:
+        return None
+
+
 def plan_again(
     guides: Sequence[Guide], points: torch.Tensor, mission: torch.Tensor, memory: Mapping[str, torch.Tensor],
     known: torch.Tensor,
@@ -101,7 +110,10 @@ def plan_again(
     place."""
     count = (memory["hit"] > 0).sum(-1).float()
     for k in (count > known).nonzero()[:, 0].tolist():
-        found = guides[k].again(_numbers(points[k].tolist()), int(memory["tick"][k]), memory["hit"][k].tolist())
+        try:
+            found = guides[k].again(_numbers(points[k].tolist()), int(memory["tick"][k]), memory["hit"][k].tolist())
+        except FormulaError:  # no room for the rest: what is followed stays
+            found = None
         if found is not None:
             mission[k] = torch.from_numpy(found.program)
             memory["hit"][k] = 0.0

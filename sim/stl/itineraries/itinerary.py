@@ -132,8 +132,9 @@ def _kept(asked: Asked, leg_of: dict[int, int], holds: Sequence[int]) -> list[Ke
             if first == 0:
                 continue
             end = (end[0], -1) if first is None else (first - 1, holds[first - 1])
-        found.append(Kept(keep.region, start, end))
-    return found
+        if start[0] != end[0] or start[1] <= end[1]:  # else it is empty whatever the times are
+            found.append(Kept(keep.region, start, end))
+    return list(dict.fromkeys(found))
 
 
 def rest(found: Itinerary, hits: Sequence[int]) -> Itinerary:

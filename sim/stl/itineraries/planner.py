@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from temporeal.sim.stl.itineraries.asked import Asked, asked, choices
 from temporeal.sim.stl.itineraries.itinerary import Itinerary, rest
-from temporeal.sim.stl.itineraries.program import LEGS, program
+from temporeal.sim.stl.itineraries.program import LEGS, TooLong, program
 from temporeal.sim.stl.itineraries.regions import FORMS, NotARegion, Numbers
 from temporeal.sim.stl.itineraries.search import AMPLE, Begun, Travel, search
 from temporeal.sim.stl.language.errors import FormulaError
@@ -86,9 +86,9 @@ def plan(
         found = [rest(each, begun.times) for each in found]
     if not found:
         return None
+    found, programs = _written(found)
     if judge is None:
-        return Plan(found[0], program(found[0]), (), float(found[0].slack >= 0))
-    programs = np.stack([program(each) for each in found])
+        return Plan(found[0], programs[0], (), float(found[0].slack >= 0))
     times = [_hits(each.times) for each in found]
     for _ in range(2 if found[0].legs else 1):  # with the times that the search guessed, then with the judge's
         chances, durations = _judged(found, programs, times, point, judge, now)
@@ -136,6 +136,20 @@ class Guide:
             return None
         self.plan, self.begun = found, begun
         return found
+
+
+def _written(found: Sequence[Itinerary]) -> tuple[list[Itinerary], Floats]:
+    """Those of the itineraries that a program has room for, and their programs; a TooLong where it has for none."""
+    out, rows, reasons = list[Itinerary](), list[Floats](), list[TooLong]()
+    for each in found:
+        try:
+            rows.append(program(each))
+            out.append(each)
+        except TooLong as error:
+            reasons.append(error)
+    if not out:
+        raise reasons[0]
+    return out, np.stack(rows)
 
 
 def _hits(times: Sequence[int]) -> NDArray[np.float64]:
