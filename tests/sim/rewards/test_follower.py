@@ -43,7 +43,7 @@ def test_what_is_done_satisfies_the_formula(kinds: str, count: int) -> None:
         drawn = draw(where, family(kinds), 9, index)
         formula = parse(drawn.formula, loaded(where.robot).signals, drawn.constants)
         x, y, _ = (*drawn.place, 0.0)[:3]
-        ranked = search(ways_of(formula, where.dt, where.signal), (x, y, 0.0), straight(1.0, where.dt, True))[:8]
+        ranked = search(ways_of(formula, where.dt, where.signal), (x, y, 0.0), straight(1.0, where.dt, True))
         witness = signals(where, drawn.place, drawn.heading, drawn.commands)["base_pos_w"]
         trace = np.stack([witness, *(perturbed(witness, rng) for _ in range(5))], 1)
         done = followed(torch.from_numpy(np.stack([program(each) for each in ranked])), trace).any(0)
@@ -52,7 +52,7 @@ def test_what_is_done_satisfies_the_formula(kinds: str, count: int) -> None:
             assert value > -1e-6 or not done[k], (index, drawn.kind)
             counts[int(value > 0), int(done[k])] += 1
     assert counts[1, 1] > 2 * count and counts[0, 0] > 0  # both happen
-    assert counts[1, 0] <= 0.1 * counts[1, 1]  # another order or another time may satisfy it, too: seldom
+    assert counts[1, 0] <= 0.2 * counts[1, 1]  # an order that is not among the 16 best may satisfy it, too
 
 
 def perturbed(trace: np.ndarray, rng: Any) -> np.ndarray:
