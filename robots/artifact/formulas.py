@@ -19,6 +19,7 @@ TICK, HIT, HELD = "tick", "hit", "held"
 """Memory of a policy that follows programs: samples since the start; of each leg 1 + the sample of its hit, 0: not yet;
 samples that the robot has been in the current place."""
 MOST_SIZE, MOST_LEGS, MOST_CONSTANTS, MOST_TEXT = 100_000, 1000, 100, 2000
+LARGEST = 1e6  # of a number of a formula, constant or literal: arithmetic of larger ones overflows
 JUDGE_TOLERANCE = 1e-3  # of a chance, and of the logarithm of 1 + samples: roundings of another machine
 
 
@@ -62,15 +63,19 @@ class FormulaSpec:
         for name in ("signal", "position"):
             if not isinstance(value := getattr(self, name), str) or not value.isidentifier():
                 raise ValueError(f"formulas: {name} is {value!r:.60}; a signal's name is needed")
+        if self.signal == self.position:
+            raise ValueError(f"formulas: signal is {self.signal!r}, and so is position; the program is a signal of its "
+                             "own")
         for name, largest in (("size", MOST_SIZE), ("legs", MOST_LEGS)):
             if not is_size(value := getattr(self, name)) or not 1 <= value <= largest:
                 raise ValueError(f"formulas: {name} is a whole number from 1 to {largest}, got {value!r:.60}")
         if not isinstance(self.keep, str) or not 0 < len(self.keep) <= MOST_TEXT:
             raise ValueError(f"formulas: keep is a formula of 1 to {MOST_TEXT} characters, got {self.keep!r:.60}")
         if not isinstance(self.constants, Mapping) or len(self.constants) > MOST_CONSTANTS or any(
-                not isinstance(k, str) or not k.isidentifier() or not is_number(v) for k, v in self.constants.items()):
-            raise ValueError(f"formulas: constants are at most {MOST_CONSTANTS} numbers by name, got "
-                             f"{self.constants!r:.80}")
+                not isinstance(k, str) or not k.isidentifier() or not is_number(v) or abs(v) > LARGEST
+                for k, v in self.constants.items()):
+            raise ValueError(f"formulas: constants are at most {MOST_CONSTANTS} numbers by name, of {LARGEST:g} at "
+                             f"most, got {self.constants!r:.80}")
         for name, least, most in (("slack", 0.0, 1e3), ("margin", 0.0, 1e3), ("speed", 1e-6, 1e3),
                                   ("horizon_s", 1e-3, 1e5), ("slope", 0.0, 1e6), ("offset", -1e6, 1e6),
                                   ("validation", 0.0, 1.0)):
@@ -79,8 +84,12 @@ class FormulaSpec:
         for name in ("radius", "avoid_radius"):
             pair = getattr(self, name)
             if not isinstance(pair, tuple) or len(pair) != 2 or not all(map(is_number, pair)) or not (
-                    0 < pair[0] <= pair[1]):
-                raise ValueError(f"formulas: {name} is a least and a greatest value above 0, got {pair!r:.60}")
+                    0 < pair[0] <= pair[1] <= LARGEST):
+                raise ValueError(f"formulas: {name} is a least and a greatest value above 0, of {LARGEST:g} at most, "
+                                 f"got {pair!r:.60}")
+        if not self.slack < self.radius[0]:
+            raise ValueError(f"formulas: slack is {self.slack:g} m, and the least radius of places {self.radius[0]:g} "
+                             "m; inside of each place there is room for the slack")
         if type(self.per_axis) is not bool:
             raise ValueError(f"formulas: per_axis is true or false, got {self.per_axis!r:.60}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,15 @@ pytest.importorskip("torch")
 from tests.bridge.instruction.flown_formulas import PLACES, ROBOT, write
 
 from temporeal.robots.artifact.loading import load_manifest
+from temporeal.robots.artifact.manifest import ArtifactError
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.sim.stl.instructions.vocabulary import InstructionError
 from temporeal.sim.stl.itineraries.program import split
 from temporeal_bridge.codecs.table import STATE_CODECS
+from temporeal_bridge.controller.instructed import Instructed
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.instruction.sentences import ASK, TEXT, TOLD, message
-from temporeal_bridge.instruction.typed_formulas import canonical, typed
+from temporeal_bridge.instruction.typed_formulas import canonical, content_of, typed
 from temporeal_bridge.interface.loading import load_interface
 from temporeal_bridge.link.in_process import linked
 from temporeal_bridge.monitor_node import MonitorNode
@@ -138,10 +141,13 @@ REFUSED = {
     "F[0,40] (norm(base_pos_w - a) < r)": "decided after 40 s; the policy 'flies' was trained for at most 30 s",
     "F (norm(base_pos_w - a) < r)": "window without an end",
     "F[0,4] (norm(base_pos_w - a) < 0.04)": "half width of 0.04 m; the policy counts as inside from 0.05 m on",
+    "F[0,4] (norm(base_pos_w - [-1e300, 0, 1]) < r)": "has the number 1e+300; numbers up to 1e+06 are legal",
+    " & ".join(f"(F[0,5] (norm(base_pos_w - [{k},0,1]) < r) | F[0,5] (norm(base_pos_w - [{k},1,1]) < r))"
+               for k in range(9)): "512 ways to satisfy the formula; at most 64 are legal",
     "": "formula is empty"}
 
 
-@pytest.mark.parametrize("formula", REFUSED)
+@pytest.mark.parametrize("formula", REFUSED, ids=range(len(REFUSED)))
 def test_what_cannot_be_flown_is_refused_with_its_reason(fitting, formula):
     with pytest.raises(ValueError, match=re.escape(REFUSED[formula])):
         typed(*fitting, said(formula))
@@ -151,6 +157,7 @@ def test_what_cannot_be_flown_is_refused_with_its_reason(fitting, formula):
     ("formula: [1]", "has the key formula, a text"), ("{formula: x, start: 3}", "got start"),
     ("formula: F[0,1] (height > 0)\nconstants: {a: .inf}", "constant a is a number"),
     ("formula: F[0,1] (height > 0)\nconstants: {a: [1, x]}", "constant a is a number"),
+    ("formula: F[0,1] (height > 0)\nconstants: {a: [1, -2.0e+6]}", "constant a is [1, -2000000.0]; numbers up to"),
     ("formula: &a [*a]", "refers to what it is in"), ("formula: !!python/object/apply:os.system [ls]", "YAML"),
     ("formula: F[0,1] (height > 0)\nconstants: {wall: 9}", "constants wall are the policy's own, wall = 2.4"),
     ("x" * 20_001, "at most 20000"),
@@ -158,6 +165,43 @@ def test_what_cannot_be_flown_is_refused_with_its_reason(fitting, formula):
 def test_texts_that_are_no_mission_are_refused(fitting, text, why):
     with pytest.raises(ValueError, match=re.escape(why)):
         typed(*fitting, text)
+
+
+@pytest.mark.parametrize("small", ["0.00003", "3.0e-05"])
+def test_small_numbers_are_the_same_in_the_one_form(fitting, small):
+    """JSON writes 3e-05, which is a word in YAML 1.1."""
+    found = typed(*fitting, f"formula: F[0,4] (norm(base_pos_w - a) < 0.3)\nconstants: {{a: [{small}, 0, 1]}}")
+    assert "3e-05" in found.text and found.mission.constants["a"] == [0.00003, 0.0, 1.0]
+    assert canonical(found.text) == found.text and typed(*fitting, found.text).mission == found.mission
+    assert content_of("{formula: 'F[0,1] (height > 0)', constants: {b: 2}}")[1] == {"b": 2.0}  # YAML with braces, too
+
+
+@pytest.mark.parametrize(("keep", "why"), [
+    ("base_pos_w.z > floor) | (base_pos_w.z < wall", "is no formula"), ("F[0,1] (base_pos_w.z > floor)", "of a state"),
+    ("base_pos_w.z > ceiling", "is no formula"), ("prev (base_pos_w.z > floor)", "of a state")])
+def test_an_arena_that_is_no_formula_of_a_state_by_itself_is_refused(fitting, keep, why):
+    """What closes the brackets that it is put into would be another formula."""
+    manifest, *others = fitting
+    with pytest.raises(ArtifactError, match=f"keep, .* {why}"):
+        typed(replace(manifest, formulas=replace(manifest.formulas, keep=keep)), *others, said(STAY_AT_B))
+
+
+def test_a_formula_that_comes_before_the_state_is_refused_without_an_end_of_the_node(fitting, flies):
+    why, state = list[str](), list[Any]([None])
+    told = Instructed(MemoryTransport(Bus(), "policy_node", "/cf1"), Artifact.load(flies), *fitting[1:], "",
+                      changeable=str, refuse=why.append, state=lambda: state[0])
+    told.take(said("F[0,0.5] (norm(base_pos_w - a) < r)"))
+    state[0] = {"base_pos_w": np.array([2.0, -2.0, 1.0])}
+    told.look()
+    assert "in time from here" in why[-1] and told.refused and told.missing == [ASK]
+    state[0] = {"base_pos_w": np.array([1e300, 0.0, 1.0])}  # numbers that overflow
+    for text in (said(STAY_AT_B), said("F[0,4] (norm(base_pos_w - [1e300, 0, 1]) < 0.3)")):
+        with pytest.raises(InstructionError):
+            told.take(text)
+    state[0] = {"base_pos_w": np.array([0.0, 0.0, 1.0])}
+    told.take(said(STAY_AT_B))
+    state[0] = {"base_pos_w": np.array([1e300, 0.0, 1.0])}
+    assert "no plan from" in told.begin() and not told.refused
 
 
 def test_the_policys_arena_is_part_of_every_mission(fitting):
@@ -173,7 +217,9 @@ def test_the_policys_arena_is_part_of_every_mission(fitting):
 def test_what_is_refused_is_answered_and_nothing_moves(lockstep, flies):
     """No mission begins after it, until another formula is taken."""
     chain = Chain(lockstep, flies, require=0.2)
-    for text, why in ((said("F[0,4] (height > 0.5)"), "is no place"), (said(FIRST_A_THEN_B), "0.2 is required"),
+    for text, why in ((said("F[0,4] (height > 0.5)"), "is no place"),
+                      ("F[0,5] (norm(base_pos_w - [1e300,0,1]) < 0.3)", "number 1e+300"),
+                      (said(FIRST_A_THEN_B), "0.2 is required"),
                       (said("F[0,4] (norm(base_pos_w - a) < r) & G[0,4] (norm(base_pos_w - a) > r)"), "no order"),
                       (said("F[0,0.5] (norm(base_pos_w - far) < r)", far=[2.0, 2.0, 1.0]), "in time from here")):
         chain.say(text)

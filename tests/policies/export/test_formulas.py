@@ -54,7 +54,9 @@ def test_what_the_planner_needs_is_in_the_manifest(flies):
     ({"signal": "a b"}, "signal is"), ({"size": 0}, "size is"), ({"legs": 3.0}, "legs is"), ({"keep": ""}, "keep is"),
     ({"constants": {"a": float("inf")}}, "constants are"), ({"constants": {"a": [1.0]}}, "constants are"),
     ({"slack": -1.0}, "slack is"), ({"speed": 0.0}, "speed is"), ({"validation": 2.0}, "validation is"),
-    ({"slope": float("nan")}, "slope is"), ({"radius": (0.5, 0.25)}, "radius is"), ({"per_axis": 1}, "per_axis is")])
+    ({"slope": float("nan")}, "slope is"), ({"radius": (0.5, 0.25)}, "radius is"), ({"per_axis": 1}, "per_axis is"),
+    ({"signal": "base_pos_w"}, "and so is position"), ({"slack": 0.25}, "slack is 0.25 m, and the least radius"),
+    ({"radius": (0.5, float("inf"))}, "radius is"), ({"constants": {"wall": 2e6}}, "constants are")])
 def test_a_wrong_part_is_refused_with_the_rule(changes: dict[str, Any], why: str):
     with pytest.raises(ValueError, match=why):
         formulas(**changes)

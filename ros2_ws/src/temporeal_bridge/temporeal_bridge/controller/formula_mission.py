@@ -67,7 +67,10 @@ class FormulaMission:
         point, centers = numbers(signals[self.of.position]), self._centers(signals)
         guide = Guide(placed(self.typed.ways, centers), straight(self.of.speed, self.dt, self.of.per_axis),
                       self.artifact.judged)
-        found = guide.begin(point)
+        try:
+            found = guide.begin(point)
+        except ArithmeticError as error:
+            raise InstructionError(f"no plan from {point} with these places: {error}") from error
         if found is None:
             raise InstructionError(NO_ORDER.format(point=", ".join(f"{x:.2f}" for x in point), speed=self.of.speed))
         forecast = reading(found.chance, self.of.calibration)
@@ -96,7 +99,8 @@ class FormulaMission:
             return
         began, self.known, centers = perf_counter(), count, self._centers(signals)
         self.guide.ways, found = placed(self.typed.ways, centers), None
-        with suppress(FormulaError):  # a rest that a row cannot hold: the plan that is followed stays
+        # a rest that a row cannot hold, or a signal that overflows: the plan that is followed stays
+        with suppress(FormulaError, ArithmeticError):
             found = self.guide.again(numbers(signals[self.of.position]), int(memory[TICK][0]), hits.tolist())
         if found is not None:
             self.artifact.memory = {**memory, HIT: np.zeros_like(memory[HIT]), HELD: np.zeros_like(memory[HELD])}

@@ -59,7 +59,7 @@ class Instructed:
 
     Attributes:
         text: what is in force; empty: nothing. signals: what the policy reads of words. flown: of a formula.
-        refused: whether another text was typed since, and not taken.
+        refused: whether another text was typed since, and not taken. first: the one of the command line.
     """
 
     def __init__(
@@ -82,6 +82,7 @@ class Instructed:
         if manifest.formulas is not None:
             with suppress(InstructionError, FormulaError):  # "here" is one of its constants, for example
                 warm(artifact, robot, interface)
+        self.first = one_form(manifest, text) if text else ""
         self.answers = transport.advertise(TOLD, TEXT, QOS["latched"])
         transport.subscribe(ASK, TEXT, QOS["default"], self._on_text)
         if text:
@@ -124,11 +125,19 @@ class Instructed:
             say(f"P(satisfied) {said['forecast']:.2f}; " + "; ".join((*said["itinerary"], *said["notes"])))
 
     def look(self) -> None:
-        """The first state is there: plan a formula that was taken before. InstructionError: it is not flown."""
+        """The first state is there: plan a formula that was taken before. One that is not flown is refused as one that
+        comes now is; an InstructionError where the command line has it."""
         state = self.state()
-        if self.flown is not None and self.flown.found is None and state is not None:
+        if self.flown is None or self.flown.found is not None or state is None:
+            return
+        try:
             self.flown.plan(state)
-            self._answer()
+        except ValueError as error:
+            if self.text == self.first:
+                raise
+            self.text, self.flown, self.refused = "", None, True
+            return self.refuse(str(error))
+        self._answer()
 
     def begin(self) -> str:
         """A mission begins: plan its formula from here. Why it must not begin; empty: it may."""

@@ -10,15 +10,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
 
 import yaml
 
-from temporeal.robots.artifact.formulas import FormulaSpec
+from temporeal.robots.artifact.formulas import LARGEST, FormulaSpec
 from temporeal.robots.artifact.manifest import ArtifactError, Manifest
-from temporeal.robots.handed_over.texts import from_yaml
+from temporeal.robots.handed_over.files import Refused
+from temporeal.robots.handed_over.texts import from_json, from_yaml
 from temporeal.robots.signals import SignalSpec, is_number
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.stl.instructions.vocabulary import InstructionError
@@ -28,9 +30,10 @@ from temporeal.sim.stl.itineraries.planner import ways_of
 from temporeal.sim.stl.itineraries.program import LEGS, SIZE
 from temporeal.sim.stl.itineraries.regions import Region
 from temporeal.sim.stl.itineraries.search import inner
+from temporeal.sim.stl.language.errors import FormulaError
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.language.propositional import Formula, to_text
-from temporeal.sim.stl.language.queries import children, horizon, signals_in
+from temporeal.sim.stl.language.queries import children, constants_in, horizon, is_temporal, signals_in
 from temporeal.sim.stl.language.text import number_text
 from temporeal_bridge.interface.interface import Interface
 
@@ -71,15 +74,23 @@ def content_of(text: str) -> tuple[str, Constants]:
         if not text.strip():
             raise InstructionError("the formula is empty; \"F[0,10] (norm(base_pos_w - a) < 0.4)\", for example")
         return text.strip(), {}
-    try:
-        found = from_yaml(text, "the mission")
-    except yaml.YAMLError as error:
-        raise InstructionError(f"the mission is no YAML: {error}") from error
+    found = mapping_of(text)
     unknown = sorted(map(str, set(found) - set(KEYS))) if isinstance(found, dict) else []
     if not isinstance(found, dict) or unknown or not isinstance(found.get("formula"), str):
         raise InstructionError(f"a mission has the key formula, a text, and constants; {', '.join(KEYS)} are legal"
                                + (f", got {', '.join(unknown)}" if unknown else ""))
     return found["formula"].strip(), constants_of(found.get("constants") or {})
+
+
+def mapping_of(text: str) -> Any:
+    """The value of a text in JSON or YAML. JSON has numbers that YAML 1.1 takes for words: ``3e-05``."""
+    if text.lstrip().startswith("{"):
+        with suppress(Refused):
+            return from_json(text, "the mission")
+    try:
+        return from_yaml(text, "the mission")
+    except yaml.YAMLError as error:
+        raise InstructionError(f"the mission is no YAML: {error}") from error
 
 
 def constants_of(given: Any) -> Constants:
@@ -93,6 +104,8 @@ def constants_of(given: Any) -> Constants:
                 map(is_number, vector)):
             raise InstructionError(f"constant {str(name):.40} is a number, or up to {MOST_NUMBERS} of them; got "
                                    f"{value!r:.60}")
+        if max(map(abs, vector)) > LARGEST:
+            raise InstructionError(f"constant {name:.40} is {value!r:.60}; numbers up to {LARGEST:g} are legal")
         out[name] = [float(x) for x in vector] if isinstance(value, Sequence) else float(value)
     return out
 
@@ -112,13 +125,13 @@ def typed(manifest: Manifest, robot: RobotSpec, interface: Interface, text: str)
     Raises:
         InstructionError, FormulaError: it cannot be flown; the message says which part, and what is legal.
     """
-    of = formulas_of(manifest)
+    of, schema = formulas_of(manifest), {**interface.carried, **robot.signals}
+    keep = kept_by(of, schema)
     formula, constants = content_of(text)
     both = {**constants, **of.constants}
     if taken := sorted(name for name in constants if both[name] != constants[name]):
         raise InstructionError(f"constants {', '.join(taken)} are the policy's own, "
                                f"{', '.join(f'{name} = {of.constants[name]:g}' for name in taken)}: use other names")
-    schema = {**interface.carried, **robot.signals}
     asked = sized(parse(formula, schema, constants))
     reach = horizon(asked)
     if not isfinite(reach):
@@ -126,10 +139,13 @@ def typed(manifest: Manifest, robot: RobotSpec, interface: Interface, text: str)
     if reach > of.horizon_s + 1e-9:
         raise InstructionError(f"the formula is decided after {reach:g} s; the policy {manifest.name!r} was trained "
                                f"for at most {of.horizon_s:g} s")
-    kept = f"({to_text(asked)}) & G[0,{number_text(reach)}] ({of.keep})"
+    kept = f"({to_text(asked)}) & G[0,{number_text(reach)}] ({to_text(keep)})"
     whole = parse(kept, schema, both)
     check_carried(whole, interface)
-    ways = about(ways_of(whole, 1.0 / manifest.rate_hz), of.position)
+    try:
+        ways = about(ways_of(whole, 1.0 / manifest.rate_hz), of.position)
+    except ArithmeticError as error:
+        raise InstructionError(f"the formula's numbers are too large to plan with: {error}") from error
     mission = replace(manifest, formula=kept, constants=both, horizon_s=reach)
     return Typed(canonical(text), mission, ways, notes_of(ways, of, schema))
 
@@ -146,8 +162,21 @@ def formulas_of(manifest: Manifest) -> FormulaSpec:
     return of
 
 
+def kept_by(of: FormulaSpec, schema: Mapping[str, SignalSpec]) -> Formula:
+    """The arena: ``keep`` read by itself, as what is put between brackets may close them; an ArtifactError where it is
+    no formula of a state."""
+    try:
+        found = parse(of.keep, schema, of.constants)
+    except FormulaError as error:
+        raise ArtifactError(f"formulas: keep, {of.keep!r:.200}, is no formula: {error}") from error
+    if is_temporal(found):
+        raise ArtifactError(f"formulas: keep, {of.keep!r:.200}, is a formula of a state, without temporal operators")
+    return found
+
+
 def sized(formula: Formula) -> Formula:
-    """``formula``, if it is not too large written out: names of parts make large ones of short texts."""
+    """``formula``, if it is not too large written out, names of parts make large ones of short texts, and its numbers
+    are not."""
     sizes: dict[int, int] = {}
 
     def size(part: Formula) -> int:
@@ -157,6 +186,8 @@ def sized(formula: Formula) -> Formula:
 
     if (found := size(formula)) > MOST_NODES:
         raise InstructionError(f"the formula has {found} parts, written out; at most {MOST_NODES} are legal")
+    if (largest := max((abs(x) for values in constants_in(formula) for x in values), default=0.0)) > LARGEST:
+        raise InstructionError(f"the formula has the number {largest:g}; numbers up to {LARGEST:g} are legal")
     return formula
 
 
