@@ -75,24 +75,26 @@ class Follower(nn.Module):
         time, hit, parts = memory["tick"], memory["hit"], split(program)
         legs = parts["legs"][..., 10].sum(-1)
         before = self.stage(point, parts, (hit > 0).float().sum(-1), hit, time)
+        now, kept = self.at((hit > 0).float().sum(-1)), parts["kept"]
+        inside, distance = kept[..., 7], signed_distance(point[:, None], kept[..., :7])
+        broken = -inside * distance <= self.margin
+        # what is kept from the hit of this leg on, if the stretch that goes on is its stay: else the stay begins anew
+        asked, _ = self.asks(kept, torch.where(now > 0, 1.0 + (time - memory["held"])[:, None], hit), time)
         reached = (before.distance <= -self.slack) & (before.opens <= 0) & (before.there > 0)
+        reached = reached & ~(asked & broken).any(-1)
         held = torch.where(reached, memory["held"] + 1.0, 0.0)
         begun = time - held + 1.0
         on_time = (held > 0) & (begun <= time + before.spare)
         whole = on_time & (held - 1.0 >= before.hold)
-        now = self.at((hit > 0).float().sum(-1))
         hit = torch.where((now > 0) & whole[:, None], 1.0 + begun[:, None], hit)
         held = torch.where(whole, 0.0, held)
         count = (hit > 0).float().sum(-1)
         current = self.stage(point, parts, torch.minimum(count, legs - 1.0), hit, time)
         as_if = torch.where(self.at(count) > 0, 1.0 + time[:, None], hit)
         following = self.stage(point, parts, count + 1.0, as_if, time)
-        kept = parts["kept"]
-        distance = signed_distance(point[:, None], kept[..., :7])
-        inside = kept[..., 7]
         active, left = self.asks(kept, hit, time)
         then, _ = self.asks(kept, as_if, time)
-        violated = (active & (-inside * distance <= self.margin)).any(-1)
+        violated = (active & broken).any(-1)
         late = (count < legs) & (current.spare < 0) & ~((held > 0) & (begun <= time + current.spare))
         followed = Followed(time, current, following, held, count, legs, kept[..., :7], inside, -inside * distance,
                             active, then, left, violated, late, count >= legs)

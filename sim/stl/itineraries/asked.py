@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import product
 from math import prod
 
-from temporeal.sim.stl.itineraries.regions import FORMS, NotARegion, Region, regions
+from temporeal.sim.stl.itineraries.regions import FAR, FORMS, NotARegion, Region, regions
 from temporeal.sim.stl.language.propositional import And, Formula, Or
 from temporeal.sim.stl.planning.alternative import Alternative, Keep
 from temporeal.sim.stl.planning.arrivals import never_empty, with_arrivals
@@ -92,6 +92,9 @@ def asked(alternative: Alternative) -> Asked:
                 continue
         keeps += [Interval(region, start, end) for region in own]
     for v, places in enumerate(wanted):
+        if any(min(region.half) >= FAR for region in places):
+            raise NotARegion(f"{' and '.join(texts[v])} is a half-space, to be reached: it has no middle. Give "
+                             f"it an end, as max(abs(P.z - c) - h) < 0; to be kept, half-spaces are legal. {FORMS}")
         outside = [region for region in places if not region.inside]
         if len(places) > 1 or outside:
             raise NotARegion(f"{' and '.join(texts[v])} at one time: a policy goes to one place at a time, and inside "

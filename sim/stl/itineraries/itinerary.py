@@ -85,10 +85,12 @@ def itinerary(
     d = closure(count, edges)
     if d is None:
         return None
-    legs = tuple(Leg(asked.regions[group[0]], holds[k], int(-d[k + 1, 0]), int(d[0, k + 1]), _since(d, k))
-                 for k, group in enumerate(groups))
-    return Itinerary(number, tuple(map(tuple, groups)), legs, tuple(_kept(asked, leg_of, holds)), asked.samples,
-                     tuple(times), tuple(places), slack)
+    requests = {leg_of[v] for v, _, _ in triggers}
+    legs = tuple(Leg(asked.regions[group[0]], 0 if k in requests else holds[k], int(-d[k + 1, 0]), int(d[0, k + 1]),
+                     _since(d, k)) for k, group in enumerate(groups))
+    kept = [*_kept(asked, leg_of, holds, legs), *_stays(legs, holds, requests)]
+    return Itinerary(number, tuple(map(tuple, groups)), legs, tuple(kept), asked.samples, tuple(times), tuple(places),
+                     slack)
 
 
 def _edges(
@@ -117,9 +119,16 @@ def _since(d: Ints, k: int) -> tuple[tuple[int, int], ...]:
     return tuple((int(-d[k + 1, j + 1]), int(min(d[j + 1, k + 1], UNBOUNDED))) for j in range(k))
 
 
-def _kept(asked: Asked, leg_of: dict[int, int], holds: Sequence[int]) -> list[Kept]:
-    """What is kept, by legs. What is kept until long before an answer is kept until the place may be visited, or, where
-    it is not visited before, until the answer."""
+def _stays(legs: Sequence[Leg], holds: Sequence[int], requests: set[int]) -> list[Kept]:
+    """The stays at places whose visit asks for an answer: kept from the hit on, because whoever leaves has asked."""
+    return [Kept(region, (k, 0), (k, holds[k])) for k in sorted(requests)
+            if holds[k] and (region := legs[k].region) is not None]
+
+
+def _kept(asked: Asked, leg_of: dict[int, int], holds: Sequence[int], legs: Sequence[Leg]) -> list[Kept]:
+    """What is kept, by legs. What is kept until long before an answer is kept until the leg that visits the place
+    begins and its window is open, so that the first entry is its hit; where no leg visits it before the answer, until
+    that."""
     found = list[Kept]()
     for keep in asked.keeps:
         start = (leg_of[keep.start[0]], keep.start[1]) if keep.start[0] else (START, keep.start[1])
@@ -129,9 +138,11 @@ def _kept(asked: Asked, leg_of: dict[int, int], holds: Sequence[int]) -> list[Ke
                       if v and region is not None and region == keep.region.place() and leg_of[v] < end[0]
                       and leg_of[v] > start[0]]
             first = min(visits, default=None)
-            if first == 0:
-                continue
-            end = (end[0], -1) if first is None else (first - 1, holds[first - 1])
+            if first is not None:
+                found.append(Kept(keep.region, start, (START, legs[first].low - 1)))
+                if first == 0:
+                    continue
+            end = (end[0], -1) if first is None else (first - 1, max(holds[first - 1], legs[first].since[-1][0] - 1))
         if start[0] != end[0] or start[1] <= end[1]:  # else it is empty whatever the times are
             found.append(Kept(keep.region, start, end))
     return list(dict.fromkeys(found))

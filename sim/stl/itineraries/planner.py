@@ -18,15 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from temporeal.sim.stl.itineraries.asked import Asked, asked, choices
-from temporeal.sim.stl.itineraries.itinerary import Itinerary, rest
+from temporeal.sim.stl.itineraries.itinerary import START, Itinerary, rest
 from temporeal.sim.stl.itineraries.program import LEGS, TooLong, program
-from temporeal.sim.stl.itineraries.regions import FORMS, NotARegion, Numbers
-from temporeal.sim.stl.itineraries.search import AMPLE, Begun, Travel, search
+from temporeal.sim.stl.itineraries.regions import FORMS, NotARegion, Numbers, Region, distance
+from temporeal.sim.stl.itineraries.search import AMPLE, Begun, Travel, inner, search
 from temporeal.sim.stl.language.errors import FormulaError
 from temporeal.sim.stl.language.propositional import Formula
 from temporeal.sim.stl.planning.decompose import decompose
 
 Floats = NDArray[np.float32]
+MOST_WAYS = 64
+"""Alternatives that are searched: of more the plan would not be there in time."""
 PATIENCE = 0.05
 TRUSTED = 0.5
 """Share of the best slack that the search expects, below which the judge does not choose: of many estimates the highest
@@ -55,7 +57,13 @@ def ways_of(formula: Formula, dt: float, position: str = "") -> tuple[Asked, ...
             says which.
     """
     found, reasons = list[Asked](), list[NotARegion]()
-    for alternative in (each for whole in decompose(formula, dt, strict=True).alternatives for each in choices(whole)):
+    whole = decompose(formula, dt, strict=True)
+    if whole.count > MOST_WAYS:
+        raise FormulaError(f"there are {whole.count} ways to satisfy the formula; at most {MOST_WAYS} are legal")
+    ways = [each for alternative in whole.alternatives for each in choices(alternative)]
+    if len(ways) > MOST_WAYS:
+        raise FormulaError(f"there are {len(ways)} ways to satisfy the formula; at most {MOST_WAYS} are legal")
+    for alternative in ways:
         try:
             found.append(of_position(asked(alternative), position))
         except NotARegion as error:
@@ -88,12 +96,12 @@ def plan(
         return None
     found, programs = _written(found)
     if judge is None:
-        return Plan(found[0], programs[0], (), float(found[0].slack >= 0))
+        return Plan(found[0], programs[0], (), float(found[0].slack >= 0 and possible(found[0], point, now)))
     times = [_hits(each.times) for each in found]
     for _ in range(2 if found[0].legs else 1):  # with the times that the search guessed, then with the judge's
         chances, durations = _judged(found, programs, times, point, judge, now)
         times = [_expected(each, own, now) for each, own in zip(found, durations)]
-    whole = [float(np.prod(own)) for own in chances]
+    whole = [whole_chance(each, own) if possible(each, point, now) else 0.0 for each, own in zip(found, chances)]
     least = TRUSTED * min(found[0].slack, AMPLE)
     best = int(np.argmax([(chance if each.slack >= least else chance - 1.0) + PATIENCE * (each.groups == kept)
                           for chance, each in zip(whole, found)]))
@@ -136,6 +144,40 @@ class Guide:
             return None
         self.plan, self.begun = found, begun
         return found
+
+
+def whole_chance(found: Itinerary, chances: Floats) -> float:
+    """The product over the legs; legs beyond those that a program has room for count as the others' geometric mean."""
+    product, beyond = float(np.prod(chances)), max(len(found.legs) - LEGS, 0)
+    return float(product ** (1.0 + beyond / len(chances)))
+
+
+def possible(found: Itinerary, point: Numbers, now: int) -> bool:
+    """Whether the places leave a way at all: False where something that is kept now is broken at ``point``, and where
+    the place of a leg lies outside of what is then kept, or within what is then to be kept out of. Of what is kept
+    from a fixed time on to a fixed time, which is most; the judge knows the places of its training only."""
+    for keep in found.kept:
+        if keep.start[0] != START or keep.end[0] != START:
+            continue
+        first, last = keep.start[1], keep.end[1]
+        if first <= now <= last and (distance(point, keep.region) < 0) != keep.region.inside:
+            return False
+        if any(leg.region is not None and first <= leg.low and leg.high <= last and apart(leg.region, keep.region)
+               for leg in found.legs):
+            return False
+    return True
+
+
+def apart(place: Region, kept: Region) -> bool:
+    """Whether no point of ``place`` is as ``kept`` asks for: of balls exactly, of others by their middles."""
+    if not kept.inside:
+        return distance(place.center, kept) <= -inner(place)
+    core = tuple(min(max(c, k - h), k + h) for c, k, h in zip(place.center, kept.center, kept.half))
+    off = tuple(c - k for c, k in zip(place.center, core))
+    length = sum(x * x for x in off) ** 0.5
+    share = min(1.0, kept.radius / length) if length > 0 else 0.0
+    x, y, z = (k + share * o for k, o in zip(core, off))
+    return distance((x, y, z), place) >= 0
 
 
 def _written(found: Sequence[Itinerary]) -> tuple[list[Itinerary], Floats]:

@@ -23,6 +23,8 @@ from temporeal.sim.stl.language.propositional import And, Apply, Component, Cons
 
 FAR = 1000.0
 """m: half sides of what has no end along an axis."""
+FARTHEST = 1e4
+"""m: of a middle, a half side and a radius."""
 FORMS = """\
 Places are norm(P - a) < r, hypot(P.x - a.x, P.y - a.y) < r, max(abs(P.x - a.x) - w, abs(P.y - a.y) - h) < 0, with > to
 keep out of them, and P.z > c: P is the robot's position, a a constant or a signal of three numbers."""
@@ -75,6 +77,8 @@ def region(predicate: Predicate) -> Region:
         inside = op in ("<", "<=")
         found = (_round(left, size, inside) or _box(left, size, inside) or _half_space(left, size, inside))
         if found is not None:
+            if max(map(abs, (*found.center, *found.half, found.radius))) > FARTHEST:
+                raise NotARegion(f"{predicate} is farther than {FARTHEST:g} m from the origin, or larger. {FORMS}")
             return found
     raise NotARegion(f"{predicate} is no place. {FORMS}")
 

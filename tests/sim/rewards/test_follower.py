@@ -91,3 +91,34 @@ def test_a_stay_that_is_left_too_soon_begins_anew() -> None:
         found, memory = follower(torch.tensor([[x, 0.0, 0.0]]), row, memory)
         hits.append(int(found.hits))
     assert hits == [0, 0, 0, 0, 0, 0, 1] and memory["hit"][0, 0] == 1 + 3
+
+
+AT = "at_a = norm(base_pos_w - a) < r; at_b = norm(base_pos_w - b) < r; at_d = norm(base_pos_w - d) < r;"
+SPOTS = {"o": (0.0, 0.0), "a": (2.0, 0.0), "b": (-2.0, 0.0), "d": (2.0, 0.9), "e": (2.0, 0.45)}
+CONSTANTS = {"r": 0.6, **{name: [*SPOTS[name], 0.0] for name in "abd"}}
+
+
+@pytest.mark.parametrize(("text", "trace"), [
+    ("G[0,5] (at_a -> F[0,1.5] at_b) & F[3,4] at_a", "oaoooo" + "aob" + "o" * 8),  # asked before its window was open
+    ("G[0,5] (at_a -> F[0,1.5] at_b) & F[0,4] G[0,1] at_a", "oaooaaab" + "o" * 12),  # a stay that was cut short asks
+    ("F[0,4] (G[0,2] at_a & G[0,1] !at_d)", "ooaeaaa" + "o" * 13),  # broken within the stay, known behind it
+    ("F[0,4] (G[0,2] at_a & (!at_d U[0,4] at_b))", "ooaeaaab" + "o" * 13),
+])
+def test_what_is_not_satisfied_is_not_done(text: str, trace: str) -> None:
+    from temporeal.robots.spec import load_robot
+
+    formula = parse(AT + text, load_robot("linear").signals, CONSTANTS)
+    points = np.array([[(*SPOTS[spot], 0.0)] for spot in trace])
+    ranked = search(ways_of(formula, 0.5, "base_pos_w"), (0.0, 0.0, 0.0), straight(2.0, 0.5))
+    done = followed(torch.from_numpy(np.stack([program(each) for each in ranked])), points)
+    assert robustness(formula, {"base_pos_w": points[:, 0]}, 0.5)[0] < 0 and not bool(done.any())
+
+
+def test_a_stay_that_was_broken_may_begin_anew() -> None:
+    from temporeal.robots.spec import load_robot
+
+    formula = parse(AT + "F[0,6] (G[0,1] at_a & G[0,1] !at_d)", load_robot("linear").signals, CONSTANTS)
+    points = np.array([[(*SPOTS[spot], 0.0)] for spot in "ooaeaaaa" + "o" * 13])
+    ranked = search(ways_of(formula, 0.5, "base_pos_w"), (0.0, 0.0, 0.0), straight(2.0, 0.5))
+    done = followed(torch.from_numpy(np.stack([program(each) for each in ranked])), points)
+    assert robustness(formula, {"base_pos_w": points[:, 0]}, 0.5)[0] > 0 and bool(done.any())

@@ -132,9 +132,9 @@ def mission(clauses: Iterable[Clause], lasts: float | None = None) -> Mission:
     for each in found:
         _check(each)
     _check_together(found)
-    if not any(map(_open, found)):
-        lasts = None
     end = _checked_end(found, lasts)
+    if not any(map(_open, found)):  # then it is over when its times are
+        lasts, end = None, duration(found)
     _check_size(found, end)
     found = tuple(dict.fromkeys(_joined(_whole(each, end) for each in found)))
     return Mission(found, end if any(map(_open, found)) and duration(found) != end else None)

@@ -180,7 +180,7 @@ class _Meaning:
             if left <= 0:
                 raise MissionError(f"the mission lasts {lasts:g} s, and leaves no time for "
                                    f"{words(missing[0].visits[0].place)}: its sequence takes {used:g} s without it")
-            share = min(share, float(int(left)) if left >= 1 else round(left, 1) or 0.1)
+            share = min(share, float(int(left)) if left >= 1 else int(total(10 * left)) / 10 or left)
         for leg in missing:
             names = " and ".join(words(visit.place) for visit in leg.visits)
             self.assumed.append(f"no time is said for {names}: within {seconds(share)} s is assumed")

@@ -217,3 +217,31 @@ def test_another_order_is_taken_only_if_it_is_better_by_enough(better: float, ch
     found = guide.again((-1.6, 1.0, 0.0), 19, hits)
     assert found is not None and found.itinerary.legs[0].region is not None
     assert (found.itinerary.legs[0].region.center[1] == prefers["y"]) == changes
+
+
+@pytest.mark.parametrize(("text", "told"), [
+    ("F[0,5] (base_pos_w.x > 3)", "half-space, to be reached"),
+    ("F[0,5] (norm(base_pos_w - [1e300, 0, 1]) < 0.3)", "farther than 10000 m"),
+    (" & ".join(f"(F[{k},{k + 1}] at_a | F[{k},{k + 1}] at_b)" for k in range(0, 14, 2)),
+     "128 ways to satisfy the formula; at most 64"),
+])
+def test_what_cannot_be_planned_is_refused(text: str, told: str) -> None:
+    with pytest.raises(FormulaError, match=told):
+        asked_of(text)
+
+
+@pytest.mark.parametrize("text", [
+    "F[0,9] at_a & G[0,9] (max(abs(base_pos_w.x), abs(base_pos_w.y)) < 1.4)",  # a place outside of the arena
+    "F[0,9] at_b & G[0,9] (norm(base_pos_w - a) < 2.2)",
+    "F[0,9] at_b & G[0,9] (norm(base_pos_w - b) > 1.2)",  # a place within what is kept out of
+    "F[0,9] at_b & G[0,9] (base_pos_w.x > 0.5)",  # broken where the robot is
+])
+def test_the_impossible_has_no_chance_whatever_the_judge_says(text: str) -> None:
+    def judge(programs: Any, points: Any, ticks: Any, hits: Any) -> Any:
+        return np.ones(len(programs), np.float32), np.full(len(programs), 4.0, np.float32)
+
+    best = plan(asked_of(text), (0.0, 0.0, 0.0), TRAVEL, judge)
+    assert best is None or best.chance == 0.0
+    fine = plan(asked_of("F[0,9] at_b & G[0,9] (norm(base_pos_w - a) > 1.5) & G[0,9] (base_pos_w.x < 2)"),
+                (0.0, 0.0, 0.0), TRAVEL, judge)
+    assert fine is not None and fine.chance == 1.0

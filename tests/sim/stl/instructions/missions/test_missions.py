@@ -194,6 +194,7 @@ REFUSED = {
     "be at red every 10 s": "no end",
     "for 10 s, be at red every 10 s": "as long as the mission",
     "for 10 s, visit red within 20 s, avoid blue": "lasts 10 s, and its clauses may take 20 s",
+    "visit red within 30 s, for 10 s in all": "lasts 10 s, and its clauses may take 30 s",
     "for 10 s in all, avoid red, for 20 s in all": "lasts 10 s, or 20 s",
     "visit red within 5 s, never enter red": "visited, and kept out of",
     "never enter red before red": "until it is visited itself",
