@@ -41,11 +41,10 @@ def calibration(flights: Sequence[Flight]) -> Calibration:
 
 
 def expected_error(said: NDArray[np.float64], done: NDArray[np.float64]) -> float:
-    """Mean over equally wide bins, by how many are in each, of |mean forecast - share satisfied| (Guo et al., ICML
-    2017, arXiv 1706.04599, eq. 3)."""
-    bins = np.minimum((said * BINS).astype(int), BINS - 1)
-    off = np.bincount(bins, said - done, BINS)
-    return float(np.abs(off).sum() / len(said))
+    """The expected calibration error, with :data:`BINS` bins."""
+    from temporeal.policies.training.generalist.forecast import calibration_error
+
+    return calibration_error(said.tolist(), done.astype(bool).tolist(), BINS)
 
 
 def flown(flights: Sequence[Flight], require: float) -> Proportion | None:

@@ -18,6 +18,7 @@ from temporeal_benchmarks.rows import Row, not_measured
 
 PART, TIMED = "policy-study", 100
 """Formulas that are flown by themselves, for the time of decisions."""
+JUDGED = ("validation", "unseen")
 Trials = Mapping[str, studies.Trial]
 Seeds = Mapping[int, Sequence[Flight]]
 TYPED_TRIAL = "typed/quadrotor/1"
@@ -172,19 +173,21 @@ def slowest(
 
 
 def forecasts(trials: Trials) -> list[Row]:
-    """How far forecasts are off, and what is satisfied of what is not refused: the worst robot and seed."""
+    """How far forecasts are off, and what is satisfied of what is not refused: the worst robot, family and seed. Those
+    of unseen structures are judged, too: the calibration knows formulas like those of ``validation``."""
     error, kept = "any_formula.forecast.ece", "any_formula.forecast.refused"
-    all_of = {robot: seeds_of(trials, f"policy/{robot}/validation") for robot in TARGETS}
-    said_by = {f"{robot} {seed}": forecast.told(flights) for robot, seeds in all_of.items()
+    all_of = {(robot, family): seeds_of(trials, f"policy/{robot}/{family}") for robot in TARGETS for family in JUDGED}
+    said_by = {f"{robot} {seed} {family}": forecast.told(flights) for (robot, family), seeds in all_of.items()
                for seed, flights in seeds.items()}
     said_by = {name: flights for name, flights in said_by.items() if flights}
     if not said_by:
         return [missing(error, "1", targets.ECE), missing(kept, "1", targets.FLOWN)]
-    enough = all(whole(seeds, "validation") for seeds in all_of.values()) and len(said_by) == len(TARGETS) * len(SEEDS)
+    enough = all(whole(seeds, family) for (_, family), seeds in all_of.items()) and len(said_by) == len(all_of) * len(
+        SEEDS)
     errors = {name: forecast.calibration(flights) for name, flights in said_by.items()}
     texts = ", ".join(f"{name}: {c.error:.3f} [{c.low:.3f}, {c.high:.3f}]" for name, c in errors.items())
     worst = max(c.error for c in errors.values())
-    return [Row(error, worst, "1", targets.ECE, f"worst robot and seed; {texts}",
+    return [Row(error, worst, "1", targets.ECE, f"worst robot, seed and family; {texts}",
                 bool(worst <= targets.ECE) if enough else None), refused(kept, said_by, enough)]
 
 
@@ -197,5 +200,5 @@ def refused(name: str, said_by: Mapping[str, Sequence[Flight]], enough: bool) ->
         return not_measured(name, "1", targets.FLOWN, "all formulas are refused of "
                             f"{', '.join(sorted(set(found) - set(there)))}")
     worst = min(each.estimate for each in there.values())
-    return Row(name, worst, "1", targets.FLOWN, f"satisfied of those flown, worst robot and seed; {texts}",
+    return Row(name, worst, "1", targets.FLOWN, f"satisfied of those flown, worst robot, seed and family; {texts}",
                bool(worst >= targets.FLOWN) if enough else None)

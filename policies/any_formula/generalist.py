@@ -10,7 +10,8 @@ mid-mission, and are cut off after a while.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,19 +110,17 @@ class Forecaster:
         state, obs, hidden = env.state_dict(), learner.obs, learner.hidden
         obs = obs._replace(actor=obs.actor.clone(), critic=obs.critic.clone())
         env.set_mid_episode_starts(JUDGED_STARTS)
-        if env.task.missions is not None:
-            env.task.missions.squeeze = SQUEEZE
         task = env.task
         graph = copy.deepcopy(PolicyGraph(task.observe, learner.normalizer, learner.actor, task.act)).cpu()
         judge = judge_of(task)
         act = deterministic(learner.actor, learner.normalizer)
-        learn(judge, experience(env, act, judge, task.observe.position, config.judged_steps), self.seed)
+        with squeezed(task):
+            seen = experience(env, act, judge, task.observe.position, config.judged_steps)
+        learn(judge, seen, self.seed)
         correction, flights = calibrated(task, graph, task.observe.world, judge, config.calibration)
         satisfied = sum(each.robustness > 0 for each in flights) / len(flights)
         self.kept = {"judge": judge.net.state_dict(), "calibration": correction, "validation": satisfied}
         learner.obs, learner.hidden = obs, hidden
-        if env.task.missions is not None:
-            env.task.missions.squeeze = None
         env.set_mid_episode_starts(config.mid_episode_starts, config.truncate_after)
         env.load_state_dict(state)
 
@@ -132,6 +131,18 @@ class Forecaster:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
         self.kept = dict(state)
+
+
+@contextmanager
+def squeezed(task: Task) -> Iterator[None]:
+    """The task's windows are changed at random inside."""
+    if task.missions is None:
+        raise SettingsError(f"task {task.name!r} draws no formulas")
+    task.missions.squeeze = SQUEEZE
+    try:
+        yield
+    finally:
+        task.missions.squeeze = None
 
 
 FINISH = 0.5  # of the time that as many steps of training take

@@ -23,8 +23,8 @@ each_node = pytest.mark.parametrize("node", NODES)
 def start(node: str, artifact: Path, robot: str = "crazyflie", trust: Path | None = None) -> Any:
     """The node as its command line makes it, on a bus of its own."""
     args = Namespace(robot=robot, interface=None, signals=None, artifact=artifact, trust=trust, worker=None,
-                     start=False, takeover=False, awake=False, after="stop", instruction="", peer_timeout=0.0, arm=None,
-                     warn_below=0.05, domain=None, link=artifact.parent / "line" / "socket")
+                     start=False, takeover=False, awake=False, after="stop", instruction="", require=0.0,
+                     peer_timeout=0.0, arm=None, warn_below=0.05, domain=None, link=artifact.parent / "line" / "socket")
     (artifact.parent / "line").mkdir(mode=0o700, exist_ok=True)
     return NODES[node](args, MemoryTransport(Bus(), node, "/cf1"))
 

@@ -6,7 +6,9 @@ What the training's task calls success is that a program was followed. Here the 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from temporeal.policies.runs.errors import BadInput
 
 SEED = 2_000_003  # of the formulas: the training's are 0 and 1,000,003
 FORECAST = 0.8  # the share of what is forecast to succeed at least so often is told, too
+NOMINAL = "flown without noise, latency and randomization, whatever it trained with; its forecast is of such flights"
 
 
 @dataclass(frozen=True)
@@ -42,12 +45,34 @@ class FormulaEvaluation:
         out += [f"  {good:4} of {flown:4}  {kind}" for kind, (good, flown) in sorted(self.kinds.items())]
         good, flown = self.sure
         return [*out, f"  forecast: expected calibration error {self.calibration_error:.3f}; of {flown} forecast at "
-                      f"{FORECAST:g} or more {good} were satisfied"]
+                      f"{FORECAST:g} or more {good} were satisfied", f"  {NOMINAL}"]
 
 
 def is_generalist(settings: Any) -> bool:
     """Whether a run's policy is one for any formula."""
     return bool(settings["algo"]["name"] == "generalist")
+
+
+def check_asked(settings: Mapping[str, Any], family: str, episodes: int, seed: int | None) -> None:
+    """BadInput where there are no such formulas, or the run has seen them."""
+    from temporeal.policies.runs.environments import check_seed
+    from temporeal.policies.training.generalist import forecast
+    from temporeal.sim.stl.distribution.settings import families
+    from temporeal.sim.tasks.any_formula import make
+
+    if family not in families():
+        raise BadInput(f"--family {family}: legal are {', '.join(families())}")
+    if episodes < 1:
+        raise BadInput(f"--episodes {episodes}: at least 1")
+    if seed is None:
+        return
+    check_seed("--seed", seed)
+    given, default = settings["task"].get("settings") or {}, signature(make).parameters
+    seen = {tuple(given.get(name, default[name].default) for name in ("family", "seed")): "it was trained on",
+            (forecast.FAMILY, forecast.SEED): "its forecast was calibrated on"}
+    if why := seen.get((family, seed)):
+        raise BadInput(f"--seed {seed}: those formulas of family {family} are the ones that {why}; take another seed, "
+                       "or none")
 
 
 def evaluate(
@@ -60,13 +85,9 @@ def evaluate(
     from temporeal.policies.training.generalist.forecast import calibration_error, drawn, planner
     from temporeal.policies.training.policy_graphs import load_graph
     from temporeal.sim.stl.analysis.binomial import clopper_pearson
-    from temporeal.sim.stl.distribution.settings import families
     from temporeal.sim.stl.itineraries.planner import reading
 
-    if family not in families():
-        raise BadInput(f"--family {family}: legal are {', '.join(families())}")
-    if episodes < 1:
-        raise BadInput(f"--episodes {episodes}: at least 1")
+    check_asked(settings, family, episodes, seed)
     task: Any = make_task(settings)
     graph, (judge, calibration) = load_graph(folder, task), load_judge(folder, task)
     world = task.observe.world

@@ -119,8 +119,8 @@ def test_what_is_refused_is_not_flown() -> None:
     share = forecast.flown(mixed, targets.REQUIRE)
     assert share is not None and (share.successes, share.trials) == (49, 50)
     assert forecast.flown(flown(5, 5, 0.79), targets.REQUIRE) is None
-    trials = {f"policy/{robot}/validation/{seed}/0000": trial([*flown(940, 950, 0.98), *flown(10, 50, 0.2)])
-              for robot in TARGETS for seed in SEEDS}
+    trials = {f"policy/{robot}/{family}/{seed}/0000": trial([*flown(940, 950, 0.98), *flown(10, 50, 0.2)])
+              for robot in TARGETS for seed in SEEDS for family in ("validation", "unseen")}
     rows = rows_of(trials)
     assert rows["any_formula.forecast.refused"].value == pytest.approx(940 / 950)
     assert rows["any_formula.forecast.refused"].ok and rows["any_formula.forecast.ece"].ok

@@ -32,7 +32,7 @@ from temporeal_bridge.link.datagrams import Proposal
 from temporeal_bridge.link.in_process import InProcessController, linked
 from temporeal_bridge.link.sockets import SocketController, SocketGuard, datagram_socket
 from temporeal_bridge.mission import MISSION_TIME, CommandRecord
-from temporeal_bridge.policy_node import Options, PolicyNode
+from temporeal_bridge.policy_node import AFTER_HORIZON_S, Options, PolicyNode
 from temporeal_bridge.transports import messages
 from temporeal_bridge.transports.memory_bus import Bus, MemoryTransport
 from temporeal_bridge.transports.transport import QOS
@@ -605,7 +605,8 @@ def test_the_mission_is_flown_to_its_end_by_the_successor(chain, other_artifact)
     chain.leave(chain.policy)
     chain.fly(4.0)
     assert chain.modes[-2:] == ["active", "finished"] and chain.codes == ["swap", "swapped"]
-    assert chain.guard.flight.sent == new.flight.steps == new.steps and new.flight.reason == ""
+    whole = round((new.told.horizon_s + AFTER_HORIZON_S) / new.period) + 1
+    assert chain.guard.flight.sent == new.flight.steps == whole and new.flight.reason == ""
     rows = [told.step for told in chain.sent]
     assert rows == sorted(set(rows))  # each step once
     times = np.diff(rows)

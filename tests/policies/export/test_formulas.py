@@ -15,6 +15,7 @@ from tests.bridge.instruction.flown_formulas import formulas, judge, write
 from temporeal.policies.cli.deployment.missions import forecast_lines, read, shown, texts
 from temporeal.policies.cli.main import main
 from temporeal.policies.cli.specs.missions import places_of
+from temporeal.policies.cli.verbs.export import in_words
 from temporeal.policies.runs.errors import BadInput
 from temporeal.robots.artifact.formulas import JUDGE
 from temporeal.robots.artifact.manifest import ADDED_VERSION, ArtifactError, decode, digest, encode
@@ -68,6 +69,14 @@ def test_a_wrong_part_is_refused_with_the_rule(changes: dict[str, Any], why: str
 def test_a_part_that_does_not_fit_the_policy_is_refused(flies, changes, why):
     with pytest.raises(ArtifactError, match=why):
         decode(encode(replace(flies.manifest, formulas=replace(flies.manifest.formulas, **changes))))
+
+
+def test_an_export_says_of_what_its_forecast_is(flies):
+    """Whatever the training had, the forecast is of flights without noise."""
+    noisy = replace(flies.manifest, training={"randomize": {"sensors": {"base_pos_w": {"std": 0.01}}}})
+    for manifest, alone in ((flies.manifest, True), (noisy, False)):
+        assert "forecast are of the simulator without noise, latency and randomization" in in_words(manifest)
+        assert ("trained without noise and latency" in in_words(manifest)) == alone
 
 
 def test_a_judge_that_was_changed_or_exchanged_is_refused(flies, tmp_path):

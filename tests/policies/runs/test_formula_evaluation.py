@@ -8,7 +8,27 @@ from pathlib import Path
 import pytest
 
 from temporeal.policies.cli.main import main
-from temporeal.policies.runs.errors import BAD_INPUT
+from temporeal.policies.runs.any_formula.evaluation import FormulaEvaluation, check_asked
+from temporeal.policies.runs.errors import BAD_INPUT, BadInput
+
+OWN = {"task": {"name": "any_formula", "settings": {"system": "linear"}}}
+OTHER = {"task": {"name": "any_formula", "settings": {"system": "linear", "family": "unseen", "seed": 4}}}
+
+
+@pytest.mark.parametrize(("settings", "family", "episodes", "seed", "why"), [
+    (OWN, "validation", 10, -1, "seed.*-1"), (OWN, "validation", 10, 2**63, "seed"), (OWN, "nope", 10, None, "legal"),
+    (OWN, "validation", 0, None, "at least 1"), (OWN, "train", 10, 0, "was trained on"),
+    (OTHER, "unseen", 10, 4, "was trained on"), (OWN, "validation", 10, 1_000_003, "calibrated on")])
+def test_formulas_that_there_are_not_or_that_were_seen_are_refused(settings, family, episodes, seed, why):
+    with pytest.raises(BadInput, match=why):
+        check_asked(settings, family, episodes, seed)
+    for legal in ((OWN, "train", 10, None), (OWN, "train", 10, 1), (OTHER, "train", 10, 0)):
+        check_asked(*legal)
+
+
+def test_what_was_flown_is_said_to_be_nominal():
+    assert "without noise, latency and randomization" in FormulaEvaluation(
+        "unseen", 1, 2, 0.0, 1.0, {"reach": (1, 2)}, 0.1, (1, 1)).lines()[-1]
 
 
 @pytest.mark.slow
@@ -26,4 +46,5 @@ def test_a_policy_of_seconds_is_judged_on_formulas(tmp_path: Path, capsys: pytes
     assert main(["eval", str(run), "--episodes", "10", "--require", "1.0", "--seed", "5"]) in (0, 1)
     assert main(["eval", str(run), "--family", "nope"]) == BAD_INPUT
     assert "legal are train, validation" in capsys.readouterr().err
+    assert main(["eval", str(run), "--episodes", "1", "--seed", "-1"]) == BAD_INPUT
     assert main(["eval", str(run), "--backend", "mujoco"]) == BAD_INPUT
