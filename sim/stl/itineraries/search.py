@@ -21,11 +21,10 @@ from temporeal.sim.stl.planning.difference_constraints import UNBOUNDED, Ints
 
 Travel = Callable[[Numbers, Numbers, Sequence[Region]], float]
 """Samples from a point to another one, past regions that are closed."""
-WIDTH, MOST, AMPLE = 24, 16, 25.0
-"""Of the beam; itineraries that are given; samples of slack beyond which more is not better."""
-NARROW, EXPANDED = 8, 120
-"""Of many variables the beam is narrower: so many, or ``EXPANDED`` in all; chains have variables that cost no
-choice."""
+MOST, AMPLE = 16, 25.0
+"""Itineraries that are given; samples of slack beyond which more is not better."""
+WIDTHS, WIDEST, FEW = (8, 24, 80), 24, 5
+"""Of the beam, one after the other until something is in time; of alternatives with few variables at once."""
 DEPTH = 0.1
 """m: how far inside a place a hit is expected."""
 
@@ -62,28 +61,38 @@ class Begun:
 
 def search(
     ways: Sequence[Asked], point: Numbers, travel: Travel, *, now: int = 0, begun: Begun | None = None,
-    width: int = WIDTH, most: int = MOST,
+    most: int = MOST,
 ) -> list[Itinerary]:
     """At most ``most`` itineraries from ``point`` at sample ``now``, the best by slack first; of all alternatives, or
-    of the rest of the one that was ``begun``, whose legs that were hit are in it."""
-    found = list[Itinerary]()
-    for number, asked in enumerate(ways):
-        if begun is not None and begun.alternative != number:
-            continue
-        first = Partial({}, (), (), (), point, now, inf, -asked.bounds[:, 0], asked.bounds[0].copy())
-        first.high[0] = UNBOUNDED
-        beam = [first if begun is None else resumed(asked, first, begun)]
-        past = beam[0].past
-        for _ in range(asked.variables - len(beam[0].hits)):
-            beam = sorted((after for each in beam for after in expanded(asked, each, travel)), key=Partial.score,
-                          reverse=True)[: min(width, max(NARROW, EXPANDED // asked.variables))]
-        for each in beam:
-            made = itinerary(asked, number, each.groups, each.times, each.places, each.slack, each.triggers,
-                             each.times[:past])
-            if made is not None:
-                found.append(made)
-    ranked = sorted(found, key=lambda each: (min(each.slack, AMPLE), -max(each.times, default=0)), reverse=True)
+    of the rest of the one that was ``begun``, whose legs that were hit are in it. Where a narrow beam finds none in
+    time, wider ones look again."""
+    ranked = list[Itinerary]()
+    for width in WIDTHS:
+        found = [each for number, asked in enumerate(ways) if begun is None or begun.alternative == number
+                 for each in of_way(asked, number, point, travel, now, begun, width)]
+        ranked = sorted([*ranked, *found], key=lambda each: (min(each.slack, AMPLE), -max(each.times, default=0)),
+                        reverse=True)
+        if (ranked and ranked[0].slack >= 0) or all(each.variables <= FEW for each in ways):
+            break
     return list({(each.alternative, each.groups): each for each in ranked}.values())[:most]
+
+
+def of_way(
+    asked: Asked, number: int, point: Numbers, travel: Travel, now: int, begun: Begun | None, width: int,
+) -> list[Itinerary]:
+    """The itineraries of one alternative, by a beam of at most ``width``."""
+    first = Partial({}, (), (), (), point, now, inf, -asked.bounds[:, 0], asked.bounds[0].copy())
+    first.high[0] = UNBOUNDED
+    beam = [first if begun is None else resumed(asked, first, begun)]
+    past = beam[0].past
+    if asked.variables <= FEW:
+        width = WIDEST
+    for _ in range(asked.variables - len(beam[0].hits)):
+        beam = sorted((after for each in beam for after in expanded(asked, each, travel)), key=Partial.score,
+                      reverse=True)[:width]
+    found = (itinerary(asked, number, each.groups, each.times, each.places, each.slack, each.triggers,
+                       each.times[:past]) for each in beam)
+    return [each for each in found if each is not None]
 
 
 def resumed(asked: Asked, first: Partial, begun: Begun) -> Partial:

@@ -39,11 +39,15 @@ def test_what_is_done_satisfies_the_formula(kinds: str, count: int) -> None:
     """On witnesses, and on witnesses that are moved in time and space, many of which fail."""
     where, rng, counts = world("linear"), np.random.default_rng(1), dict.fromkeys([(a, b) for a in (0, 1) for b in (
         0, 1)], 0)
+    unplanned = 0
     for index in range(count):
         drawn = draw(where, family(kinds), 9, index)
         formula = parse(drawn.formula, loaded(where.robot).signals, drawn.constants)
         x, y, _ = (*drawn.place, 0.0)[:3]
         ranked = search(ways_of(formula, where.dt, where.signal), (x, y, 0.0), straight(1.0, where.dt, True))
+        if not ranked:
+            unplanned += 1
+            continue
         witness = signals(where, drawn.place, drawn.heading, drawn.commands)["base_pos_w"]
         trace = np.stack([witness, *(perturbed(witness, rng) for _ in range(5))], 1)
         done = followed(torch.from_numpy(np.stack([program(each) for each in ranked])), trace).any(0)
@@ -52,6 +56,7 @@ def test_what_is_done_satisfies_the_formula(kinds: str, count: int) -> None:
             assert value > -1e-6 or not done[k], (index, drawn.kind)
             counts[int(value > 0), int(done[k])] += 1
     assert counts[1, 1] > 2 * count and counts[0, 0] > 0  # both happen
+    assert unplanned <= count // 50  # two requests with chains of 20 times: no beam finds an order
     assert counts[1, 0] <= 0.2 * counts[1, 1]  # an order that is not among the 16 best may satisfy it, too
 
 
