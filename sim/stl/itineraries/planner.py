@@ -27,8 +27,8 @@ from temporeal.sim.stl.language.propositional import Formula
 from temporeal.sim.stl.planning.decompose import decompose
 
 Floats = NDArray[np.float32]
-MOST_WAYS = 64
-"""Alternatives that are searched: of more the plan would not be there in time."""
+MOST_WAYS, MOST_VISITS = 64, 400
+"""Alternatives that are searched, and their time variables together: of more the plan would not be there in time."""
 PATIENCE = 0.05
 TRUSTED = 0.5
 """Share of the best slack that the search expects, below which the judge does not choose: of many estimates the highest
@@ -70,6 +70,9 @@ def ways_of(formula: Formula, dt: float, position: str = "") -> tuple[Asked, ...
             reasons.append(error)
     if not found:
         raise reasons[0] if reasons else FormulaError(f"nothing satisfies {formula}")
+    if (visits := sum(each.variables for each in found)) > MOST_VISITS:
+        raise FormulaError(f"all ways together have {visits} times at which to be somewhere; at most {MOST_VISITS} are "
+                           "legal")
     return tuple(found)
 
 

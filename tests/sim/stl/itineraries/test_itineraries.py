@@ -224,6 +224,8 @@ def test_another_order_is_taken_only_if_it_is_better_by_enough(better: float, ch
     ("F[0,5] (norm(base_pos_w - [1e300, 0, 1]) < 0.3)", "farther than 10000 m"),
     (" & ".join(f"(F[{k},{k + 1}] at_a | F[{k},{k + 1}] at_b)" for k in range(0, 14, 2)),
      "128 ways to satisfy the formula; at most 64"),
+    (" & ".join([*(f"(F[{k},{k + 1}] at_a | F[{k},{k + 1}] at_b)" for k in range(0, 12, 2)),
+                 *(f"F[{k},{k + 1}] at_c" for k in range(12, 30, 2))]), "960 times at which to be somewhere"),
 ])
 def test_what_cannot_be_planned_is_refused(text: str, told: str) -> None:
     with pytest.raises(FormulaError, match=told):
