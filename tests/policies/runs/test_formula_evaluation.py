@@ -35,13 +35,13 @@ def test_what_was_flown_is_said_to_be_nominal():
 def test_a_policy_of_seconds_is_judged_on_formulas(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "run"
     words = ["task=any_formula/linear", "algo=generalist", "num_worlds=512", "processes=1", "algo.threads=1",
-             "task.settings.formulas=100", "algo.max_seconds=60", "algo.clock=cpu", "algo.judged_steps=100",
+             "task.settings.formulas=100", "algo.max_seconds=30", "algo.clock=cpu", "algo.judged_steps=100",
              "algo.calibration=40", "seed=1"]
     assert main(["train", *words, f"out={run}"]) == 0
     capsys.readouterr()
     assert main(["eval", str(run), "--family", "train", "--episodes", "60", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["trials"] == 60 and found["satisfied"] >= 20  # a minute of one core: most of the simple ones
+    assert found["trials"] == 60 and found["satisfied"] >= 10  # half a minute of one core: some of the simple ones
     assert sum(flown for _, flown in found["kinds"].values()) == 60
     assert main(["eval", str(run), "--episodes", "10", "--require", "1.0", "--seed", "5"]) in (0, 1)
     assert main(["eval", str(run), "--family", "nope"]) == BAD_INPUT
