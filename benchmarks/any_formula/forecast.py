@@ -44,7 +44,7 @@ def expected_error(said: NDArray[np.float64], done: NDArray[np.float64]) -> floa
     """The expected calibration error, with :data:`BINS` bins."""
     from temporeal.policies.training.generalist.forecast import calibration_error
 
-    return calibration_error(said.tolist(), done.astype(bool).tolist(), BINS)
+    return calibration_error(said, done, BINS)
 
 
 def flown(flights: Sequence[Flight], require: float) -> Proportion | None:

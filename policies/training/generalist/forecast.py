@@ -69,9 +69,9 @@ def platt(chances: Sequence[float], satisfied: Sequence[bool], steps: int = 50) 
     return {"slope": float(max(found[0], 0.0)), "offset": float(found[1])}
 
 
-def calibration_error(forecasts: Sequence[float], satisfied: Sequence[bool], bins: int = 10) -> float:
-    """Mean over equally wide bins, by how many are in each, of |mean forecast - share satisfied| (Guo et al., ICML
-    2017, arXiv 1706.04599, eq. 3)."""
+def calibration_error(forecasts: Any, satisfied: Any, bins: int = 10) -> float:
+    """Of ``forecasts`` [N] and whether each came true [N]: the mean over equally wide bins, by how many are in each, of
+    |mean forecast - share satisfied| (Guo et al., ICML 2017, arXiv 1706.04599, eq. 3)."""
     said, done = np.asarray(forecasts, float), np.asarray(satisfied, float)
     off = np.bincount(np.minimum((said * bins).astype(int), bins - 1), said - done, bins)
     return float(np.abs(off).sum() / len(said))
