@@ -47,9 +47,10 @@ def drawn(world: World, count: int, seed: int = SEED, name: str = FAMILY) -> lis
 
 def calibrated(task: Task, graph: PolicyGraph, world: World, judge: Judge, count: int) -> tuple[
         dict[str, float], list[Flight]]:
-    """The correction of the judge's chances, from ``count`` flights, and these."""
+    """The correction of the judge's chances, from ``count`` flights, and these. What has no chance is not corrected."""
     flights = fly(task, graph, drawn(world, count), world, planner(world, judge))
-    return platt([each.chance for each in flights], [each.robustness > 0 for each in flights]), flights
+    known = [each for each in flights if each.chance > 0]
+    return platt([each.chance for each in known], [each.robustness > 0 for each in known]), flights
 
 
 def platt(chances: Sequence[float], satisfied: Sequence[bool], steps: int = 50) -> dict[str, float]:

@@ -30,6 +30,7 @@ Floats = NDArray[np.float32]
 MOST_WAYS, MOST_VISITS = 64, 400
 """Alternatives that are searched, and their time variables together: of more the plan would not be there in time."""
 PATIENCE = 0.05
+"""Of a chance: by how much another order must be better, for the one that is followed to be left."""
 TRUSTED = 0.5
 """Share of the best slack that the search expects, below which the judge does not choose: of many estimates the highest
 is easily too high, and a window that is over cannot be met."""
@@ -132,7 +133,7 @@ class Guide:
 
     def again(self, point: Numbers, now: int, hits: Sequence[float]) -> Plan | None:
         """The plan of the rest, where legs of the program were hit at ``hits`` [LEGS] (1 + sample, 0: not yet), the
-        follower's memory; None where none was, or the rest has no better plan. With another program the follower's
+        follower's memory; None where none was, or the rest has no plan: what is followed stays. With another program the follower's
         ``hit`` and ``held`` begin at 0."""
         if self.plan is None or not (done := sum(1 for hit in hits if hit > 0)):
             return None
@@ -234,6 +235,9 @@ def _expected(each: Itinerary, durations: Floats, now: int) -> NDArray[np.float6
 
 
 def reading(chance: float, calibration: Mapping[str, float]) -> float:
-    """P(satisfied) of a plan's ``chance`` (Platt's recalibration: a logistic function of its log-odds)."""
+    """P(satisfied) of a plan's ``chance`` (Platt's recalibration: a logistic function of its log-odds). What has no
+    chance has none: a flat calibration would make much of it."""
+    if chance <= 0.0:
+        return 0.0
     odds = np.log(np.clip(chance, 1e-6, 1 - 1e-6) / np.clip(1 - chance, 1e-6, 1.0))
     return float(1.0 / (1.0 + np.exp(-(calibration["slope"] * odds + calibration["offset"]))))

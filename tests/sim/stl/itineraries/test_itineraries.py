@@ -150,7 +150,12 @@ def test_a_formula_that_nothing_satisfies_is_refused() -> None:
 
 def test_a_reading_is_monotone() -> None:
     found = [reading(chance, {"slope": 0.7, "offset": -0.4}) for chance in (0.0, 0.2, 0.8, 1.0)]
-    assert found == sorted(found) and 0.0 < found[0] < found[-1] < 1.0
+    assert found == sorted(found) and found[0] == 0.0 < found[1] and found[-1] < 1.0
+
+
+def test_what_has_no_chance_has_none_by_a_flat_calibration_either() -> None:
+    flat = {"slope": 0.184, "offset": 3.55}  # of a policy that nearly always succeeds
+    assert reading(0.0, flat) == 0.0 and 0.7 < reading(1e-9, flat) < 0.8
 
 
 def test_the_rest_is_planned_from_the_hits() -> None:

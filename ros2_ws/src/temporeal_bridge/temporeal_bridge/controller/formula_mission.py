@@ -124,8 +124,9 @@ class FormulaMission:
             return {}
         memory = self.artifact.memory
         hits = memory[HIT][0]
-        chance = chance_left(self.found.itinerary, self.now(signals), numbers(signals[self.of.position]),
-                             float(memory[TICK][0]), hits, self.artifact.judged)
+        chance = 0.0 if self.found.chance <= 0 else chance_left(
+            self.found.itinerary, self.now(signals), numbers(signals[self.of.position]), float(memory[TICK][0]), hits,
+            self.artifact.judged)
         self.left = reading(chance, self.of.calibration)
         return {"forecast": self.left, "hits": self.done + int((hits > 0).sum()),
                 "legs": self.done + len(self.found.itinerary.legs), "again_ms": 1e3 * self.again_s}
