@@ -43,11 +43,11 @@ class Planner:
 
     def tell(self, missions: Sequence[Mission], signals: Signals) -> Told:
         """The programs [N, SIZE] as the signal that the graph reads, and the forecasts [N]."""
-        from temporeal.policies.training.generalist.flights import plan_again
+        from temporeal.policies.training.generalist.flights import guided, plan_again
         from temporeal.sim.rewards.follower import MISSION
 
         points = signals[self.world.signal].tolist()
-        guides = [self.guide(mission) for mission in missions]
+        guides = [guided(mission.formula, self.world, self.travel, self.judge) for mission in missions]
         planned = [self.planned(guide, point) for guide, point in zip(guides, points)]
         programs = torch.from_numpy(np.stack([program for program, _ in planned]))
         known = torch.zeros(len(missions))
@@ -57,28 +57,13 @@ class Planner:
 
         return Told({MISSION: programs}, torch.tensor([chance for _, chance in planned]), again)
 
-    def guide(self, mission: Mission) -> Guide:
-        """Who plans a mission; one without ways where the formula is none that the policy can fly."""
-        from temporeal.sim.stl.itineraries.planner import Guide, ways_of
-        from temporeal.sim.stl.language.errors import FormulaError
-
-        try:
-            ways = ways_of(mission.formula, self.world.dt, self.world.signal)
-        except FormulaError:
-            ways = ()
-        return Guide(ways, self.travel, self.judge)
-
     def planned(self, guide: Guide, point: Sequence[float]) -> tuple[Any, float]:
         """The program [SIZE] from ``point`` [3], and the forecast: nothing to do and 0 where there is no itinerary."""
+        from temporeal.policies.training.generalist.flights import begun
         from temporeal.sim.rewards.follower import SIZE
         from temporeal.sim.stl.itineraries.planner import reading
-        from temporeal.sim.stl.language.errors import FormulaError
 
-        x, y, z = point
-        try:
-            best = guide.begin((x, y, z))
-        except FormulaError:
-            best = None
+        best = begun(guide, point)
         if best is None:
             return np.zeros(SIZE, np.float32), 0.0
         return best.program, reading(best.chance, self.calibration)

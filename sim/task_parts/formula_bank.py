@@ -21,9 +21,10 @@ from temporeal.sim.stl.distribution.drawing import Drawn, draw
 from temporeal.sim.stl.distribution.motions import loaded
 from temporeal.sim.stl.distribution.settings import World, family, world
 from temporeal.sim.stl.itineraries.itinerary import Itinerary
-from temporeal.sim.stl.itineraries.planner import ways_of
-from temporeal.sim.stl.itineraries.program import LEGS, TooLong, program, split
+from temporeal.sim.stl.itineraries.planner import ways_of, written
+from temporeal.sim.stl.itineraries.program import LEGS, split
 from temporeal.sim.stl.itineraries.search import Travel, search, straight
+from temporeal.sim.stl.language.errors import FormulaError
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.system import System
 from temporeal.sim.task import Draw
@@ -41,13 +42,12 @@ State = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Bank:
-    """Programs [B, SIZE] with the starts [B, 3] m and headings [B] rad of their formulas, the number [B] of the
-    formula, legs [B], and what the search expects: hits [B, L] samples and points [B, L, 3] m."""
+    """Programs [B, SIZE] with the starts [B, 3] m and headings [B] rad of their formulas, legs [B], and what the
+    search expects: hits [B, L] samples and points [B, L, 3] m."""
 
     programs: Tensor
     starts: Tensor
     headings: Tensor
-    formula: Tensor
     legs: Tensor
     times: Tensor
     points: Tensor
@@ -75,19 +75,21 @@ def travel_speed(world: World, system: System) -> tuple[float, bool]:
 
 @lru_cache(maxsize=8)
 def bank(system: str, name: str, seed: int, count: int) -> Bank:
-    """The bank of ``count`` formulas of the family ``name`` for ``system``; what has no room in a program is left
+    """The bank of ``count`` formulas of the family ``name`` for ``system``; those that cannot be planned are left
     out."""
     where, rows = world(system), list[tuple[Any, ...]]()
     travel = travel_of(where, system_of(system))
     for index in range(count):
         found = draw(where, family(name), seed, index)
-        for each in itineraries(found, where, travel):
-            try:
-                row = program(each)
-            except TooLong:
-                continue
-            rows.append((row, (*found.place, 0.0)[:3], found.heading, index, min(len(each.legs), LEGS),
-                         _padded(each.times), _padded(each.places, (0.0, 0.0, 0.0))))
+        try:
+            planned, programs = written(itineraries(found, where, travel))
+        except FormulaError:  # more ways than are searched, or more intervals than there is room for
+            continue
+        rows += [(row, (*found.place, 0.0)[:3], found.heading, min(len(each.legs), LEGS), _padded(each.times),
+                  _padded(each.places, (0.0, 0.0, 0.0))) for each, row in zip(planned, programs)]
+    if not rows:
+        raise ValueError(f"task 'any_formula': none of {count} formulas of family {name!r} can be planned for "
+                         f"{system!r}")
     columns = [torch.as_tensor(np.array(column), dtype=torch.float32) for column in zip(*rows)]
     return Bank(*columns)
 

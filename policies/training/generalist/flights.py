@@ -19,11 +19,13 @@ from temporeal.sim.rewards.follower import MISSION
 from temporeal.sim.stl.distribution.drawing import Drawn, start_settings
 from temporeal.sim.stl.distribution.motions import loaded
 from temporeal.sim.stl.distribution.settings import World
-from temporeal.sim.stl.itineraries.planner import Guide, Plan
+from temporeal.sim.stl.itineraries.planner import Guide, Judge, Plan, ways_of
 from temporeal.sim.stl.itineraries.program import SIZE
 from temporeal.sim.stl.itineraries.regions import Numbers
+from temporeal.sim.stl.itineraries.search import Travel
 from temporeal.sim.stl.language.errors import FormulaError
 from temporeal.sim.stl.language.parse import parse
+from temporeal.sim.stl.language.propositional import Formula
 from temporeal.sim.stl.semantics.robustness import robustness
 from temporeal.sim.task import Task
 from temporeal.sim.task_parts.systems import system_of
@@ -64,7 +66,7 @@ def fly(
     ids, state = torch.arange(count), start_states(formulas, world)
     worlds.reset(ids, {name: value for name, value in state.items() if name != MISSION})
     guides = [plan(each) for each in formulas]
-    planned = [begun(guide, each) for guide, each in zip(guides, formulas)]
+    planned = [begun(guide, (*each.place, 0.0)[:3]) for guide, each in zip(guides, formulas)]
     mission = torch.from_numpy(np.stack([np.zeros(SIZE, np.float32) if each is None else each.program
                                          for each in planned]))
     legs = [0 if each is None else len(each.itinerary.legs) for each in planned]
@@ -94,10 +96,19 @@ def fly(
     return out
 
 
-def begun(guide: Guide, found: Drawn) -> Plan | None:
-    """The plan of a formula from its start; None where there is none, or none that a program has room for."""
+def guided(formula: Formula, world: World, travel: Travel, judge: Judge | None) -> Guide:
+    """Who plans ``formula`` in ``world``; one without ways, whose flight fails, where it is none that can be flown."""
     try:
-        return guide.begin(_numbers((*found.place, 0.0)[:3]))
+        ways = ways_of(formula, world.dt, world.signal)
+    except FormulaError:
+        ways = ()
+    return Guide(ways, travel, judge)
+
+
+def begun(guide: Guide, point: Sequence[float]) -> Plan | None:
+    """The plan from ``point`` [3]; None where there is none, or none that a program has room for."""
+    try:
+        return guide.begin(_numbers(point))
     except FormulaError:
         return None
 

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from temporeal.policies.training.generalist.flights import Flight, Planner, fly
+from temporeal.policies.training.generalist.flights import Flight, Planner, fly, guided
 from temporeal.policies.training.generalist.judge import Judge
 from temporeal.sim.maps import PolicyGraph
 from temporeal.sim.rewards.follower import Follower
 from temporeal.sim.stl.distribution.drawing import Drawn, draw
 from temporeal.sim.stl.distribution.motions import loaded
 from temporeal.sim.stl.distribution.settings import World, family
-from temporeal.sim.stl.itineraries.planner import Guide, ways_of
+from temporeal.sim.stl.itineraries.planner import Guide
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.task import Task
 from temporeal.sim.task_parts.formula_bank import travel_of
@@ -35,7 +35,7 @@ def planner(world: World, judge: Judge | None) -> Planner:
 
     def guide(found: Drawn) -> Guide:
         formula = parse(found.formula, loaded(world.robot).signals, found.constants)
-        return Guide(ways_of(formula, world.dt, world.signal), travel, None if judge is None else judge.of_arrays)
+        return guided(formula, world, travel, None if judge is None else judge.of_arrays)
 
     return guide
 

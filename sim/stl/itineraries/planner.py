@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from temporeal.sim.stl.itineraries.asked import Asked, asked, choices
 from temporeal.sim.stl.itineraries.itinerary import START, Itinerary, rest
-from temporeal.sim.stl.itineraries.program import LEGS, TooLong, program
-from temporeal.sim.stl.itineraries.regions import FORMS, NotARegion, Numbers, Region, distance
+from temporeal.sim.stl.itineraries.moving import about
+from temporeal.sim.stl.itineraries.program import LEGS, SIZE, TooLong, program
+from temporeal.sim.stl.itineraries.regions import NotARegion, Numbers, Region, distance
 from temporeal.sim.stl.itineraries.search import AMPLE, Begun, Travel, inner, search
 from temporeal.sim.stl.language.errors import FormulaError
 from temporeal.sim.stl.language.propositional import Formula
@@ -66,7 +67,8 @@ def ways_of(formula: Formula, dt: float, position: str = "") -> tuple[Asked, ...
         raise FormulaError(f"there are {len(ways)} ways to satisfy the formula; at most {MOST_WAYS} are legal")
     for alternative in ways:
         try:
-            found.append(of_position(asked(alternative), position))
+            one = (asked(alternative),)
+            found += about(one, position) if position else one
         except NotARegion as error:
             reasons.append(error)
     if not found:
@@ -75,15 +77,6 @@ def ways_of(formula: Formula, dt: float, position: str = "") -> tuple[Asked, ...
         raise FormulaError(f"all ways together have {visits} times at which to be somewhere; at most {MOST_VISITS} are "
                            "legal")
     return tuple(found)
-
-
-def of_position(found: Asked, position: str) -> Asked:
-    """``found``; a NotARegion where a region is one of another signal."""
-    for region in (*found.regions, *(keep.region for keep in found.keeps)):
-        if region is not None and position and region.position != position:
-            raise NotARegion(f"the formula is about {region.position}, where this policy goes to places of {position}. "
-                             f"{FORMS}")
-    return found
 
 
 def plan(
@@ -98,7 +91,7 @@ def plan(
         found = [rest(each, begun.times) for each in found]
     if not found:
         return None
-    found, programs = _written(found)
+    found, programs = written(found)
     if judge is None:
         return Plan(found[0], programs[0], (), float(found[0].slack >= 0 and possible(found[0], point, now)))
     times = [_hits(each.times) for each in found]
@@ -133,8 +126,8 @@ class Guide:
 
     def again(self, point: Numbers, now: int, hits: Sequence[float]) -> Plan | None:
         """The plan of the rest, where legs of the program were hit at ``hits`` [LEGS] (1 + sample, 0: not yet), the
-        follower's memory; None where none was, or the rest has no plan: what is followed stays. With another program the follower's
-        ``hit`` and ``held`` begin at 0."""
+        follower's memory; None where none was, or the rest has no plan: what is followed stays. With another program
+        the follower's ``hit`` and ``held`` begin at 0."""
         if self.plan is None or not (done := sum(1 for hit in hits if hit > 0)):
             return None
         own = self.plan.itinerary
@@ -184,7 +177,7 @@ def apart(place: Region, kept: Region) -> bool:
     return distance((x, y, z), place) >= 0
 
 
-def _written(found: Sequence[Itinerary]) -> tuple[list[Itinerary], Floats]:
+def written(found: Sequence[Itinerary]) -> tuple[list[Itinerary], Floats]:
     """Those of the itineraries that a program has room for, and their programs; a TooLong where it has for none."""
     out, rows, reasons = list[Itinerary](), list[Floats](), list[TooLong]()
     for each in found:
@@ -193,9 +186,9 @@ def _written(found: Sequence[Itinerary]) -> tuple[list[Itinerary], Floats]:
             out.append(each)
         except TooLong as error:
             reasons.append(error)
-    if not out:
+    if reasons and not out:
         raise reasons[0]
-    return out, np.stack(rows)
+    return out, np.stack(rows) if rows else np.zeros((0, SIZE), np.float32)
 
 
 def _hits(times: Sequence[int]) -> NDArray[np.float64]:

@@ -25,7 +25,7 @@ from temporeal.robots.signals import SignalSpec, is_number
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.stl.instructions.vocabulary import InstructionError
 from temporeal.sim.stl.itineraries.asked import Asked
-from temporeal.sim.stl.itineraries.moving import about, every_region
+from temporeal.sim.stl.itineraries.moving import every_region
 from temporeal.sim.stl.itineraries.planner import ways_of
 from temporeal.sim.stl.itineraries.program import LEGS, SIZE
 from temporeal.sim.stl.itineraries.regions import Region
@@ -143,7 +143,7 @@ def typed(manifest: Manifest, robot: RobotSpec, interface: Interface, text: str)
     whole = parse(kept, schema, both)
     check_carried(whole, interface)
     try:
-        ways = about(ways_of(whole, 1.0 / manifest.rate_hz), of.position)
+        ways = ways_of(whole, 1.0 / manifest.rate_hz, of.position)
     except ArithmeticError as error:
         raise InstructionError(f"the formula's numbers are too large to plan with: {error}") from error
     mission = replace(manifest, formula=kept, constants=both, horizon_s=reach)
