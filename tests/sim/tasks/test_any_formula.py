@@ -9,7 +9,7 @@ import torch
 from temporeal.sim.rewards.follower import MEMORY, MISSION, Follower
 from temporeal.sim.rewards.itinerary_view import Reward
 from temporeal.sim.stl.itineraries.program import SIZE, split
-from temporeal.sim.task import Task
+from temporeal.sim.task import Draw, Task
 from temporeal.sim.task_parts.formula_bank import Starts, mirrored, mirrored_program
 from temporeal.sim.tasks.any_formula import make
 
@@ -21,7 +21,7 @@ def task() -> Task:
     return make(system="linear", formulas=12, seed=3)
 
 
-def draws(seed: int):  # type: ignore[no-untyped-def]
+def draws(seed: int) -> Draw:
     generator = torch.Generator().manual_seed(seed)
     return lambda name, count: torch.rand(COUNT, count, generator=generator)
 
@@ -44,7 +44,8 @@ def test_starts_in_mid_episode_can_go_on(task: Task) -> None:
 
 
 def test_a_mirrored_mission_is_the_same_mission(task: Task) -> None:
-    state, memory = task.mid_episode(draws(2))  # type: ignore[misc]
+    assert task.mid_episode is not None
+    state, memory = task.mid_episode(draws(2))
     mirror = torch.randint(0, 2, (COUNT, 3), generator=torch.Generator().manual_seed(0)).float()
     follower = Follower(0.0, 0.0)
     point = state["base_pos_w"]
