@@ -2,7 +2,7 @@
 
     Q_e(s, a) <- r + gamma (min over a subset of Q'_e (s', a') - alpha log pi(a' | s'))     a' ~ pi(s')        eq. 5
     pi        <- max E[Q(s, a) - alpha log pi(a | s)]                                                          eq. 10
-    alpha     <- so that the entropy is what is asked for                                                      eq. 17
+    alpha     <- so that the entropy is what is asked for, where the policy acts                               eq. 17
 
 An ensemble of critics with layer norm, the least of a random subset in the targets (Chen et al. 2021, REDQ), many
 updates per step, n-step returns (of the rewards alone: the entropies in between are left out), and demonstrations in
@@ -129,7 +129,7 @@ class SAC:
         def slope(outputs: Tensor) -> Tensor:
             action, log_prob = squashed(outputs, noise)
             value, by_action = self.critics.slope(torch.cat([batch.critic, self.reach * action], -1))
-            found.extend([value.mean(), -log_prob.mean()])
+            found.extend([value.mean(), where_it_acts(-log_prob, batch)])
             loss = by_outputs(outputs, noise, action, self.reach * by_action, temperature)
             if self.config.imitation:
                 likely = torch.tanh(outputs[:, : action.shape[1]])
@@ -142,6 +142,18 @@ class SAC:
         value, entropy = found
         cool(self.temperature_adam, self.config, entropy, self.sizes.action_dim)
         return value, entropy, temperature
+
+
+def where_it_acts(entropy: Tensor, batch: Batch) -> Tensor:
+    """The mean [] of the rows' ``entropy`` [B] where the policy itself came; of all where nothing is from replay.
+
+    What is demonstrated has no part in it: there the policy is sure of a few trajectories, and a mean over both would
+    be met by acting at random everywhere else.
+    """
+    if batch.shown is None or bool(batch.shown.all()):
+        return entropy.mean()
+    own = 1.0 - batch.shown
+    return (entropy * own).sum() / own.sum()
 
 
 def cool(adam: Adam, config: SACConfig, entropy: Tensor, actions: int) -> None:

@@ -27,7 +27,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from temporeal.policies.algos.sac import SACConfig, Temperature, by_outputs, cool
+from temporeal.policies.algos.sac import SACConfig, Temperature, by_outputs, cool, where_it_acts
 from temporeal.policies.data.transitions import Transitions
 from temporeal.policies.nets.bounded_actor import squashed
 from temporeal.policies.nets.ensembles import Ensemble, Scratch
@@ -161,7 +161,7 @@ class SequenceSAC:
             action, log_prob = squashed(each, noise)
             pairs = torch.cat([self.between(batch.obs, action), action], -1).flatten(0, 1)
             value, by_action = self.critics.slope(pairs)
-            found.extend([value.mean(), -log_prob.mean()])
+            found.extend([value.mean(), where_it_acts(-log_prob.mean(1), batch)])
             rows = [part.flatten(0, 1) for part in (each, noise, action)]
             of_rows = by_outputs(rows[0], rows[1], rows[2], by_action, temperature)
             return of_rows.reshape(len(each), -1)

@@ -127,6 +127,31 @@ def test_values_of_a_policy_are_the_solution_of_the_soft_bellman_equation(backup
             assert torch.allclose(value, solution[s].expand(2, 5), atol=0.12), (s, value, solution)
 
 
+@pytest.mark.parametrize("shown", [None, 0.0, 1.0, "half"])
+def test_the_entropy_that_is_asked_for_is_that_of_replay_not_of_demonstrations(shown: Any) -> None:
+    """The policy is sure where the number seen is 1 and nearly uniform where it is 0. The mean over both is less than
+    what is asked for; the temperature must fall all the same where the first are demonstrated: else the policy would
+    act at random for ever wherever it comes itself."""
+    config = sac.SACConfig(hidden=(2,), temperature_rate=0.01, entropy=-0.5, policy_rate=1e-12)
+    algorithm = sac.SAC(Sizes(1, 1, 1), config, torch.Generator().manual_seed(0))
+    net = algorithm.policy.net
+    with torch.no_grad():
+        for p in net.parameters():
+            p.zero_()
+        net.weights[0][..., 0], net.weights[-1][..., 0, 1] = 1.0, -4.0  # the first hidden number is what is seen
+    obs = torch.tensor([1.0, 0.0]).repeat(64)[:, None]
+    rows = shown if shown is None else obs[:, 0] if shown == "half" else torch.full((128,), shown)
+    batch = Batch(obs, obs, torch.zeros(128, 2), obs, obs, torch.zeros(128), torch.zeros(128), shown=rows)
+    state = algorithm.generator.get_state()
+    with torch.no_grad():
+        entropy = float(algorithm.improve(batch, RATED)[1])
+        algorithm.generator.set_state(state)
+        each = -algorithm.policy.sample(obs, algorithm.noise(128))[1]
+    assert float(each[1::2].mean()) > -0.5 > float(each.mean())
+    assert entropy == pytest.approx(float((each[1::2] if shown == "half" else each).mean()), abs=1e-5)
+    assert (float(algorithm.temperature().detach()) < config.temperature) == (shown == "half")
+
+
 def test_the_temperature_is_learned_until_the_entropy_is_there() -> None:
     torch.manual_seed(0)
     config = sac.SACConfig(hidden=(8,), entropy=-0.5, temperature_rate=0.01)
