@@ -139,12 +139,16 @@ class Missions(Protocol):
     """The formulas that worlds of a task are given as data: what a learner chooses.
 
     Attributes:
-        weights: [B] how often each of them is drawn, in proportion; None: all alike.
+        count: B, how many there are. ``weights``: [B] how often each is drawn, in proportion; None: all alike.
         squeeze: least and greatest factor on the ends of their windows; None: as they are.
     """
 
     weights: Tensor | None
     squeeze: tuple[float, float] | None
+
+    @property
+    def count(self) -> int:
+        """See above."""
 
 
 @dataclass(frozen=True)

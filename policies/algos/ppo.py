@@ -108,7 +108,7 @@ def train(
         while not spent and not wished:
             figures = iterate(learner, rollout, loss, out)
             if companion is not None:
-                companion(learner)
+                companion(learner, rollout)
             learner.seconds = ranks.of_first(passed() - began, learner.device)
             report(learner, rollout, figures, progress, logger)
             if learner.metrics is not None and ranks.is_first:

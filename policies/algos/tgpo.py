@@ -37,7 +37,7 @@ from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.policies.training.errors import SettingsError
 from temporeal.policies.training.policy_graphs import check_reads
 from temporeal.policies.training.ppo_checkpoint import policy_of, read_last
-from temporeal.policies.training.ppo_state import Learner, PPOConfig
+from temporeal.policies.training.ppo_state import Learner, PPOConfig, Rollout
 from temporeal.policies.training.progress import Logger, Progress
 from temporeal.policies.training.ranks import Ranks
 from temporeal.policies.training.schedule_choice import Choosing, observed, seeing, spread_out
@@ -143,7 +143,7 @@ class Allocator:
         self.see = seeing(env.task.observe, env.compiled)
         env.set_mid_episode_starts(config.mid_episode_starts, config.truncate_after)
 
-    def __call__(self, learner: Learner) -> None:
+    def __call__(self, learner: Learner, rollout: Rollout) -> None:
         """Update the buffer after an iteration of PPO."""
         self.flown = None
         if learner.iteration % self.config.every:

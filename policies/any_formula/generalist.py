@@ -22,14 +22,16 @@ from temporeal.policies.nets.actor import Actor
 from temporeal.policies.nets.normalizer import Normalizer
 from temporeal.policies.training.checkpoint import CheckpointError
 from temporeal.policies.training.errors import SettingsError
+from temporeal.policies.training.generalist.curriculum import Curriculum
 from temporeal.policies.training.generalist.forecast import calibrated, deterministic, judge_of
 from temporeal.policies.training.generalist.judge import Judge, experience, learn
 from temporeal.policies.training.ppo_checkpoint import policy_of, read_last
-from temporeal.policies.training.ppo_state import Learner, PPOConfig
+from temporeal.policies.training.ppo_state import Learner, PPOConfig, Rollout, columns_of
 from temporeal.policies.training.progress import Logger, Progress
 from temporeal.policies.training.ranks import Ranks
 from temporeal.sim.maps import PolicyGraph
-from temporeal.sim.task import Task
+from temporeal.sim.task import Missions, Task
+from temporeal.sim.task_parts.formula_bank import ROW
 from temporeal.sim.types import TaskEnv
 
 
@@ -53,6 +55,7 @@ class GeneralistConfig(PPOConfig):
     critic_hidden: tuple[int, ...] = (128, 128)
     mid_episode_starts: float = 0.7  # share of worlds whose episodes start in mid-episode
     truncate_after: int = 60  # steps after which those are cut off, on average
+    curriculum: float = 0.0  # share of episodes whose formulas are drawn by how unsure the critic is of them
     judged_steps: int = 500  # of each world at the end, from which the judge of legs learns; cut off nowhere
     calibration: int = 400  # formulas of the validation family that are flown at the end, which calibrate the forecast
 
@@ -61,8 +64,9 @@ class GeneralistConfig(PPOConfig):
         for name in ("truncate_after", "judged_steps", "calibration"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
-        if not 0 <= self.mid_episode_starts <= 1:
-            raise ValueError(f"mid_episode_starts is a share, 0 to 1, got {self.mid_episode_starts}")
+        for name in ("mid_episode_starts", "curriculum"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} is a share, 0 to 1, got {getattr(self, name)}")
 
 
 def train(
@@ -83,11 +87,12 @@ def train(
 
 
 class Forecaster:
-    """Learns the judge of legs and its calibration when the policy is done
+    """Chooses which formulas are flown, and learns the judge of legs and its calibration when the policy is done
     (`temporeal.policies.training.generalist`)."""
 
     def __init__(self, env: TaskEnv, config: GeneralistConfig, seed: int) -> None:
         self.env, self.config, self.seed, self.kept = env, config, seed, dict[str, Any]()
+        self.curriculum = Curriculum(drawn_of(env.task).count, config.curriculum)
         env.set_mid_episode_starts(config.mid_episode_starts, config.truncate_after)
 
     @property
@@ -95,9 +100,14 @@ class Forecaster:
         """Whether the judge has learned."""
         return bool(self.kept)
 
-    def __call__(self, learner: Learner) -> None:
-        """What was learned of another policy is of no use."""
+    def __call__(self, learner: Learner, rollout: Rollout) -> None:
+        """Choose formulas. What was learned of another policy is of no use any more."""
         self.kept = {}
+        if self.config.curriculum and learner.iteration > 1:  # the first rollout has no advantages
+            batch = columns_of(learner, rollout.table)
+            self.curriculum.update(self.env.column[f"extra.{ROW}"][:, 0], (batch.target - batch.value).abs(),
+                                   rollout.terminated | rollout.truncated)
+            drawn_of(self.env.task).weights = self.curriculum.weights()
 
     def needs(self, learner: Learner) -> float:
         """Seconds of :meth:`finish`, about: as long as as many steps took before, and the judge's own time."""
@@ -117,32 +127,44 @@ class Forecaster:
         with squeezed(task):
             seen = experience(env, act, judge, task.observe.position, config.judged_steps)
         learn(judge, seen, self.seed)
-        correction, flights = calibrated(task, graph, task.observe.world, judge, config.calibration)
+        correction, flights = calibrated(env.beside, task, graph, task.observe.world, judge, config.calibration)
         satisfied = sum(each.robustness > 0 for each in flights) / len(flights)
-        self.kept = {"judge": judge.net.state_dict(), "calibration": correction, "validation": satisfied}
+        self.kept = {"judge": judge.net.state_dict(), "calibration": correction, "validation": satisfied,
+                     "randomized": env.randomized}
         learner.obs, learner.hidden = obs, hidden
         env.set_mid_episode_starts(config.mid_episode_starts, config.truncate_after)
         env.load_state_dict(state)
 
     def state_dict(self) -> dict[str, Any]:
-        """Judge, calibration and the share of the validation's formulas that were satisfied; empty before the end."""
-        return dict(self.kept)
+        """The curriculum; once the training is over judge, calibration and the share of the validation's formulas that
+        were satisfied."""
+        return {"curriculum": self.curriculum.state_dict(), **self.kept}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
-        self.kept = dict(state)
+        self.kept = {name: value for name, value in state.items() if name != "curriculum"}
+        if "curriculum" in state:
+            self.curriculum.load_state_dict(state["curriculum"])
+            drawn_of(self.env.task).weights = self.curriculum.weights()
 
 
 @contextmanager
 def squeezed(task: Task) -> Iterator[None]:
-    """The task's windows are changed at random inside."""
-    if task.missions is None:
-        raise SettingsError(f"task {task.name!r} draws no formulas")
-    task.missions.squeeze = SQUEEZE
+    """Inside, the task's windows are changed at random, and its formulas are drawn alike."""
+    missions = drawn_of(task)
+    before = missions.weights
+    missions.squeeze, missions.weights = SQUEEZE, None
     try:
         yield
     finally:
-        task.missions.squeeze = None
+        missions.squeeze, missions.weights = None, before
+
+
+def drawn_of(task: Task) -> Missions:
+    """The formulas of a task that draws some."""
+    if task.missions is None:
+        raise SettingsError(f"task {task.name!r} draws no formulas")
+    return task.missions
 
 
 FINISH = 0.5  # of the time that as many steps of training take
@@ -162,7 +184,7 @@ def load_judge(path: Path, task: Task) -> tuple[Judge, dict[str, float]]:
         CheckpointError: the training was not finished.
     """
     state = read_last(path)
-    if not state["companion"]:
+    if "judge" not in (state["companion"] or {}):
         raise CheckpointError(f"{path} has no forecast yet: its training was stopped before its end; resume it")
     judge = judge_of(task)
     judge.net.load_state_dict(state["companion"]["judge"])

@@ -226,8 +226,8 @@ class Companion(Protocol):
     finished: bool
     """Whether no iteration came after :meth:`finish`."""
 
-    def __call__(self, learner: Learner) -> None:
-        """Called after an iteration."""
+    def __call__(self, learner: Learner, rollout: Rollout) -> None:
+        """Called after an iteration, with the rollout that it learned from."""
 
     def finish(self, learner: Learner) -> None:
         """Called after the last iteration of a run whose budget is spent, and its checkpoint; leaves the state that a

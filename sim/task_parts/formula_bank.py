@@ -33,6 +33,8 @@ from temporeal.sim.task_parts.systems import system_of
 OFFERED = 3  # itineraries of a formula that are learned from
 WORST = -0.1  # of the time until its last hit: itineraries that are expected to be later are left out
 TRIES = 4  # starts in mid-episode of which the first is taken from which the mission can go on
+ROW = "mission_row"
+"""The signal that says which row of the bank a world flies: for a learner, no robot has it."""
 INSIDE = 0.05  # share of the arena's width that starts stay away from its ends
 PLANNED = 0.5  # share of starts in mid-episode that are where the itinerary expects the robot
 RESTING = 0.08  # share of them at which all legs are hit
@@ -137,7 +139,7 @@ class Starts:
         row = self._row(draw)
         mirror = self._mirror(draw)
         return {**self._placed(self.begun(draw), *self._start(row, mirror)),
-                MISSION: self._program(row, mirror, draw)}
+                MISSION: self._program(row, mirror, draw), ROW: row[:, None].float()}
 
     def _mid_episode(self, draw: Draw) -> tuple[State, State]:
         state = self._initial(draw)
@@ -155,8 +157,13 @@ class Starts:
         """The formulas."""
         return self.drawn()
 
+    @property
+    def count(self) -> int:
+        """How many rows the bank has."""
+        return len(self.bank.programs)
+
     def _row(self, draw: Draw) -> Tensor:
-        weights = torch.ones(len(self.bank.programs)) if self.weights is None else self.weights
+        weights = torch.ones(self.count) if self.weights is None else self.weights
         share = weights.cumsum(0) / weights.sum()
         return torch.searchsorted(share, draw("mission.row", 1)[:, 0].contiguous()).clamp(max=len(share) - 1)
 
@@ -214,7 +221,7 @@ class Starts:
             turned = 2.0 * torch.pi * u[:, 5]
             state = self._placed(state, torch.where(planned, near, wide), turned)
         late = torch.floor(u[:, 6] ** 2 * 10.0)
-        state = {**state, MISSION: self._program(row, mirror, draw)}
+        state = {**state, MISSION: self._program(row, mirror, draw), ROW: row[:, None].float()}
         return state, {"tick": come + late, "hit": hit, "held": torch.zeros_like(come)}
 
     def _goes_on(self, state: Mapping[str, Tensor], memory: Mapping[str, Tensor]) -> Tensor:

@@ -23,7 +23,7 @@ from temporeal.sim.stl.distribution.settings import family as families
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.system import System
 from temporeal.sim.task import Constant, Task, check_range, task_schema, weights
-from temporeal.sim.task_parts.formula_bank import Starts, bank
+from temporeal.sim.task_parts.formula_bank import ROW, Starts, bank
 from temporeal.sim.task_parts.systems import system_of
 
 CONSTANTS: dict[str, Any] = {}
@@ -110,4 +110,5 @@ def make(
         episode_s=length, formula=parse(text, task_schema(of.scene), constants), formula_text=text,
         constants=constants, observe=Observe(of, follower, where, unit), act=of.act,
         objective=objective, initial=starts.initial, mid_episode=starts.mid_episode,
-        extra=Constant(SignalSpec(MISSION, (SIZE,), "1")), missions=starts, stop=of.stop, finite=True)
+        extra=Constant(SignalSpec(MISSION, (SIZE,), "1"), SignalSpec(ROW, (1,), "1")), missions=starts,
+        stop=of.stop, finite=True)

@@ -522,7 +522,7 @@ class Flies:
     def __init__(self, out: Path) -> None:
         self.out, self.kept, self.finished = out, [], False
 
-    def __call__(self, learner: Learner) -> None:
+    def __call__(self, learner: Learner, rollout: ppo_state.Rollout) -> None:
         self.finished = False
 
     def finish(self, learner: Learner) -> None:

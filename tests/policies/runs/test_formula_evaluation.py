@@ -36,7 +36,7 @@ def test_a_policy_of_seconds_is_judged_on_formulas(tmp_path: Path, capsys: pytes
     run = tmp_path / "run"
     words = ["task=any_formula/linear", "algo=generalist", "num_worlds=512", "processes=1", "algo.threads=1",
              "task.settings.formulas=100", "algo.max_seconds=30", "algo.clock=cpu", "algo.judged_steps=100",
-             "algo.calibration=40", "seed=1"]
+             "algo.calibration=40", "algo.curriculum=0.5", "seed=1"]
     assert main(["train", *words, f"out={run}"]) == 0
     capsys.readouterr()
     assert main(["eval", str(run), "--family", "train", "--episodes", "60", "--json"]) == 0
