@@ -65,7 +65,7 @@ class Env:
     """
 
     def __init__(self, task: Task, backend: Backend, config: EnvConfig = EnvConfig()) -> None:  # noqa: B008 (frozen)
-        self.task, self.backend = task, backend
+        self.task, self.backend, self.config = task, backend, config
         self.num_worlds, self.device = backend.num_worlds, backend.device
         self.on_cpu = self.device.type == "cpu"
         self.compiled = is_compiled(task, self.device, config.compiled)
@@ -146,6 +146,17 @@ class Env:
         status = self.backend.status()
         warnings, overflow = sum(status.warnings.values()), int(status.overflow.sum())
         return {"diverged": self.diverged, "warnings": warnings, "overflow": overflow}
+
+    @property
+    def randomized(self) -> bool:
+        """Whether anything is drawn of the machine, its sensors or what disturbs it."""
+        return any((self.config.randomize, self.config.sensors, self.config.disturbances))
+
+    def beside(self, task: Task, num_worlds: int, seed: int = 0) -> Env:
+        """New worlds of another ``task`` of this robot, under the randomization, sensors and disturbances of this
+        environment, without its curriculum and cameras: on the CPU, by the robot's own simulator."""
+        same = {name: getattr(self.config, name) for name in CONDITIONS}
+        return make_env(task, num_worlds=num_worlds, seed=seed, compiled=False, **same)
 
     # ---- which episodes come next
 
@@ -390,6 +401,8 @@ class Env:
         self.queue.draw(state["ready"], self.distribution, self.keys, self.episode)
 
 
+CONDITIONS = ("randomize", "sensors", "disturbances", "posterior")
+"""Settings of an environment that say what a machine and its sensors are like."""
 RECORDED = ("mid_episode_starts", "curriculum")
 """Settings of an environment that matter to how an episode was drawn, but not to how its record is played."""
 

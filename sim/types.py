@@ -215,5 +215,12 @@ class TaskEnv(VecEnv, Protocol):
         """Which ``share`` of the next episodes start in mid-episode; after how many steps, on average, they are cut off
         (None: they are not)."""
 
+    @property
+    def randomized(self) -> bool:
+        """Whether anything is drawn of the machine, its sensors or what disturbs it."""
+
+    def beside(self, task: Task, num_worlds: int, seed: int = 0) -> TaskEnv:
+        """New worlds of another ``task`` of this robot, under the same randomization, sensors and disturbances."""
+
     def forget_starts(self) -> None:
         """Draw the starts of next episodes anew that were drawn ahead: where they come from has changed."""

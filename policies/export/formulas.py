@@ -28,9 +28,12 @@ from temporeal.sim.task_parts.formula_bank import travel_speed
 Arrays = Mapping[str, np.ndarray]
 
 
-def formula_spec(task: Task, calibration: Mapping[str, float], validation: float) -> FormulaSpec:
+def formula_spec(
+    task: Task, calibration: Mapping[str, float], validation: float, randomized: bool = False
+) -> FormulaSpec:
     """The manifest's part for a policy of ``task``, which is any formula. ``calibration``: slope and offset of the
-    judge's log-odds; ``validation``: share of the validation family that was satisfied."""
+    judge's log-odds; ``validation``: share of the validation family that was satisfied; ``randomized``: whether both
+    are of flights under the training's randomization."""
     observe: Any = task.observe
     world: World = observe.world
     if abs(world.dt - task.control_dt) > 1e-9:
@@ -40,16 +43,18 @@ def formula_spec(task: Task, calibration: Mapping[str, float], validation: float
     return FormulaSpec(
         MISSION, SIZE, LEGS, world.signal, world.keep, {k: float(v) for k, v in world.constants.items()},
         observe.follower.slack, observe.follower.margin, float(speed), per_axis, float(world.horizon_s),
-        world.radius, world.avoid_radius, float(calibration["slope"]), float(calibration["offset"]), float(validation))
+        world.radius, world.avoid_radius, float(calibration["slope"]), float(calibration["offset"]), float(validation),
+        randomized)
 
 
 def forecast_of(run: Path, task: Task) -> tuple[nn.Module, FormulaSpec]:
     """The judge that ``run`` learned, and what its manifest says. A CheckpointError where it learned none."""
     from temporeal.policies.any_formula.generalist import load_judge
+    from temporeal.policies.training.generalist.forecast import in_conditions
     from temporeal.policies.training.ppo_checkpoint import read_last
 
     judge, calibration = load_judge(run, task)
-    return judge, formula_spec(task, calibration, read_last(run)["companion"]["validation"])
+    return judge, formula_spec(task, calibration, read_last(run)["companion"]["validation"], in_conditions(run))
 
 
 def judged(judge: nn.Module, golden: Arrays, of: FormulaSpec) -> dict[str, np.ndarray]:

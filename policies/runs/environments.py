@@ -87,8 +87,7 @@ def make_env(
             seed=settings["seed"] if seed is None else seed, threads=settings["threads"],
             mid_episode_starts=float(settings["task"].get("mid_episode_starts", 0.0)) if training else 0.0,
             compiled=None if compiled and settings.get("compiled", True) else False,
-            randomize=drawn.get("parameters"), sensors=drawn.get("sensors"), disturbances=drawn.get("disturbances"),
-            posterior=drawn.get("posterior"), appearance=drawn.get("appearance"),
+            **conditions(drawn), appearance=drawn.get("appearance"),
             cameras=parse_cameras(settings.get("cameras")),
             renderer=settings.get("renderer", "auto"),
             augment=settings.get("augment") if training else None,
@@ -96,6 +95,12 @@ def make_env(
         check_memory(lambda worlds: make(num_worlds=worlds), count, device or settings["device"],
                      rollout_bytes(settings, task) if training else 0)
         return make(num_worlds=count)
+
+
+def conditions(drawn: Mapping[str, Any]) -> dict[str, Any]:
+    """What the settings ``randomize`` say of a machine and its sensors, as environments take it."""
+    return {"randomize": drawn.get("parameters"),
+            **{name: drawn.get(name) for name in ("sensors", "disturbances", "posterior")}}
 
 
 def check_whole(key: str, value: object, least: int) -> None:

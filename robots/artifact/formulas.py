@@ -40,6 +40,8 @@ class FormulaSpec:
         slope, offset: of the log-odds of the judge's chance, to P(satisfied)
             (:func:`temporeal.sim.stl.itineraries.planner.reading`).
         validation: share of formulas of the validation family that were satisfied, with this planner and judge.
+        randomized: whether these flights, which calibrated the forecast, were under the randomization of the training
+            (``training.randomize`` of the manifest); else without noise, latency and randomization.
     """
 
     signal: str
@@ -58,6 +60,7 @@ class FormulaSpec:
     slope: float
     offset: float
     validation: float
+    randomized: bool = False
 
     def __post_init__(self) -> None:
         for name in ("signal", "position"):
@@ -90,8 +93,9 @@ class FormulaSpec:
         if not self.slack < self.radius[0]:
             raise ValueError(f"formulas: slack is {self.slack:g} m, and the least radius of places {self.radius[0]:g} "
                              "m; inside of each place there is room for the slack")
-        if type(self.per_axis) is not bool:
-            raise ValueError(f"formulas: per_axis is true or false, got {self.per_axis!r:.60}")
+        for name in ("per_axis", "randomized"):
+            if type(value := getattr(self, name)) is not bool:
+                raise ValueError(f"formulas: {name} is true or false, got {value!r:.60}")
 
     @property
     def spec(self) -> SignalSpec:

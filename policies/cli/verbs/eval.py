@@ -110,11 +110,11 @@ def of_formulas(options: Any, policy: Trained) -> int:
 
     from temporeal.policies.runs.any_formula import evaluation as formula_evaluation
 
-    if options.backend or options.out or options.overrides:
+    if options.backend or options.out:
         raise BadInput("a policy for any formula is judged on formulas of its own simulator, without a page: leave "
-                       "--backend, --out and settings out; --family and --episodes say which formulas")
+                       "--backend and --out out; --family and --episodes say which formulas")
     found = formula_evaluation.evaluate(policy.folder, policy.settings, options.family or "validation",
-                                        options.episodes, options.confidence, options.seed)
+                                        options.episodes, options.confidence, options.seed, options.overrides)
     least = {"require": found.satisfied / found.trials, "require_lower": found.low}
     passed = all(getattr(options, name) is None or value >= getattr(options, name) for name, value in least.items())
     if options.json:

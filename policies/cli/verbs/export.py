@@ -237,8 +237,9 @@ def in_words(manifest: Manifest) -> str:
         of = manifest.formulas
         lines.append(f"flies any formula of places about {of.position}, up to {of.horizon_s:g} s, within {of.keep}; of "
                      f"formulas that it never saw {100 * of.validation:.0f} % were satisfied")
-        lines.append("note: that share and its forecast are of the simulator without noise, latency and randomization, "
-                     "whatever it trained with")
+        lines.append("that share and its forecast are of the simulator under the randomization of its training"
+                     if of.randomized else "note: that share and its forecast are of the simulator without noise, "
+                     "latency and randomization, whatever it trained with")
         if load_robot(manifest.robot).ros is not None and not (manifest.training.get("randomize") or {}).get("sensors"):
             lines.append("note: it was trained without noise and latency; for a machine train it with "
                          "randomize=default, or that of its robot")

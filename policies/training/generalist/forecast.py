@@ -7,6 +7,7 @@ chances are satisfied, by the exact robustness, corrects it: a logistic function
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ import torch
 
 from temporeal.policies.training.generalist.flights import Flight, Planner, fly, guided
 from temporeal.policies.training.generalist.judge import Judge
+from temporeal.policies.training.generalist.worlds import Make
+from temporeal.policies.training.ppo_checkpoint import read_last
 from temporeal.sim.maps import PolicyGraph
 from temporeal.sim.rewards.follower import Follower
 from temporeal.sim.stl.distribution.drawing import Drawn, draw
@@ -45,12 +48,20 @@ def drawn(world: World, count: int, seed: int = SEED, name: str = FAMILY) -> lis
     return [draw(world, family(name), seed, index) for index in range(count)]
 
 
-def calibrated(task: Task, graph: PolicyGraph, world: World, judge: Judge, count: int) -> tuple[
+def calibrated(make: Make, task: Task, graph: PolicyGraph, world: World, judge: Judge, count: int) -> tuple[
         dict[str, float], list[Flight]]:
-    """The correction of the judge's chances, from ``count`` flights, and these. What has no chance is not corrected."""
-    flights = fly(task, graph, drawn(world, count), world, planner(world, judge))
+    """The correction of the judge's chances, from ``count`` flights, and these. What has no chance is not corrected.
+
+    ``make``: worlds under the conditions that the forecast is to hold in.
+    """
+    flights = fly(make, task, graph, drawn(world, count), world, planner(world, judge))
     known = [each for each in flights if each.chance > 0]
     return platt([each.chance for each in known], [each.robustness > 0 for each in known]), flights
+
+
+def in_conditions(run: Path) -> bool:
+    """Whether the forecast of ``run`` was calibrated under the randomization of its training, which drew something."""
+    return bool((read_last(run)["companion"] or {}).get("randomized", False))
 
 
 def platt(chances: Sequence[float], satisfied: Sequence[bool], steps: int = 50) -> dict[str, float]:

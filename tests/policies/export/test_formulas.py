@@ -56,6 +56,7 @@ def test_what_the_planner_needs_is_in_the_manifest(flies):
     ({"constants": {"a": float("inf")}}, "constants are"), ({"constants": {"a": [1.0]}}, "constants are"),
     ({"slack": -1.0}, "slack is"), ({"speed": 0.0}, "speed is"), ({"validation": 2.0}, "validation is"),
     ({"slope": float("nan")}, "slope is"), ({"radius": (0.5, 0.25)}, "radius is"), ({"per_axis": 1}, "per_axis is"),
+    ({"randomized": 1}, "randomized is"),
     ({"signal": "base_pos_w"}, "and so is position"), ({"slack": 0.25}, "slack is 0.25 m, and the least radius"),
     ({"radius": (0.5, float("inf"))}, "radius is"), ({"constants": {"wall": 2e6}}, "constants are")])
 def test_a_wrong_part_is_refused_with_the_rule(changes: dict[str, Any], why: str):
@@ -72,11 +73,15 @@ def test_a_part_that_does_not_fit_the_policy_is_refused(flies, changes, why):
 
 
 def test_an_export_says_of_what_its_forecast_is(flies):
-    """Whatever the training had, the forecast is of flights without noise."""
+    """Of flights under the training's conditions where the manifest says so, else of such without noise."""
     noisy = replace(flies.manifest, training={"randomize": {"sensors": {"base_pos_w": {"std": 0.01}}}})
     for manifest, alone in ((flies.manifest, True), (noisy, False)):
         assert "forecast are of the simulator without noise, latency and randomization" in in_words(manifest)
         assert ("trained without noise and latency" in in_words(manifest)) == alone
+    under = decode(encode(replace(noisy, formulas=formulas(randomized=True))))
+    assert under.formulas is not None and under.formulas.randomized
+    assert "forecast are of the simulator under the randomization of its training" in in_words(under)
+    assert b"randomized" not in encode(flies.manifest)  # manifests of before it was said have none
 
 
 def test_a_judge_that_was_changed_or_exchanged_is_refused(flies, tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from temporeal.policies.cli.main import main
-from temporeal.policies.runs.any_formula.evaluation import FormulaEvaluation, check_asked
+from temporeal.policies.runs.any_formula.evaluation import FormulaEvaluation, check_asked, check_words, name_of, same
 from temporeal.policies.runs.errors import BAD_INPUT, FAILED, BadInput
 
 OWN = {"task": {"name": "any_formula", "settings": {"system": "linear"}}}
@@ -26,9 +26,29 @@ def test_formulas_that_there_are_not_or_that_were_seen_are_refused(settings, fam
         check_asked(*legal)
 
 
-def test_what_was_flown_is_said_to_be_nominal():
-    assert "without noise, latency and randomization" in FormulaEvaluation(
-        "unseen", 1, 2, 0.0, 1.0, {"reach": (1, 2)}, 0.1, (1, 1)).lines()[-1]
+def test_under_which_conditions_it_was_flown_and_calibrated_is_said():
+    def said(*conditions: object) -> str:
+        found = FormulaEvaluation("unseen", 1, 2, 0.0, 1.0, {"reach": (1, 2)}, 0.1, (1, 1), *conditions)
+        return "\n".join(found.lines())
+
+    assert "flown without noise, latency and randomization; the forecast was calibrated without" in said()
+    assert "flown with randomize=lab; the forecast was calibrated with randomize=lab" in said("lab", "lab")
+    assert "other conditions" in said("lab", "", False) and "other conditions" not in said("lab", "lab")
+
+
+@pytest.mark.parametrize("word", ["num_worlds=3", "task=hover", "backend=mujoco", "randomized=none", "seed=1"])
+def test_settings_other_than_the_randomization_are_refused(word: str):
+    with pytest.raises(BadInput, match=f"{word}: .* legal is randomize=NAME"):
+        check_words(["randomize=none", word])
+    check_words(["randomize=none", "randomize.sensors.delay_steps=2", "+randomize.sensors.noise.base_pos_w=0.1"])
+
+
+def test_conditions_are_named_by_what_changed_them():
+    drawn = {"name": "default", "parameters": {}, "sensors": {"delay_steps": 1}}
+    assert name_of({"name": "none", "parameters": {}, "sensors": {}}) == ""
+    assert name_of(drawn, ["randomize=default", "randomize.sensors.delay_steps=1"]) == (
+        "default randomize.sensors.delay_steps=1")
+    assert same({"sensors": None, "randomize": {}}, {"sensors": {}}) and not same({"sensors": {"a": 1}}, {})
 
 
 @pytest.mark.slow
@@ -44,6 +64,12 @@ def test_a_policy_of_seconds_is_judged_on_formulas(tmp_path: Path, capsys: pytes
     assert found["trials"] == 60 and found["satisfied"] >= 10  # half a minute of one core: some of the simple ones
     assert sum(flown for _, flown in found["kinds"].values()) == 60
     assert main(["eval", str(run), "--episodes", "10", "--require-lower", "1.0", "--seed", "5"]) == FAILED
+    capsys.readouterr()
+    noisy = ["randomize.sensors.delay_steps=3", "randomize.sensors.noise.base_pos_w=0.5"]
+    assert main(["eval", str(run), "--family", "train", "--episodes", "60", *noisy]) == 0
+    worse = capsys.readouterr().out
+    assert f"flown with randomize=none {' '.join(noisy)}" in worse and "under other conditions" in worse
+    assert int(worse.split("satisfied ")[1].split()[0]) < found["satisfied"]
     assert main(["eval", str(run), "--family", "nope"]) == BAD_INPUT
     assert "legal are train, validation" in capsys.readouterr().err
     assert main(["eval", str(run), "--episodes", "1", "--seed", "-1"]) == BAD_INPUT
