@@ -29,7 +29,8 @@ Runs fresh, randomized episodes with the deterministic policy and judges each by
 satisfaction with its Clopper-Pearson interval, robustness, which clause fails first, slack to the deadlines, effort.
 Writes report.json and report.html (plots and a 3-D replay; opens offline) into RUN/eval or --out.
 An artifact is evaluated through its own graph, as it is deployed; its golden trace is replayed first.
-A policy for any formula (algo=generalist) flies fresh formulas of a family, each once, judged by the exact robustness.
+A policy for any formula (algo=generalist) flies fresh formulas of a family, each once, judged by the exact robustness,
+under the run's randomization or the one that is named (randomize=none).
 A pretrained model of another library (a local folder of LeRobot's) is served by a process of its own environment; --map
 names the file that maps its inputs and actions (docs/how-to/pretrained-models.md), settings say the task.
 

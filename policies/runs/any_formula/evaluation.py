@@ -19,8 +19,8 @@ from temporeal.policies.runs.settings import own_randomization
 
 if TYPE_CHECKING:
     from temporeal.policies.training.generalist.worlds import Make
+    from temporeal.sim.env import Env
     from temporeal.sim.task import Task
-    from temporeal.sim.types import TaskEnv
 
 SEED = 2_000_003  # of the formulas: the training's are 0 and 1,000,003
 FORECAST = 0.8  # the share of what is forecast to succeed at least so often is told, too
@@ -155,7 +155,7 @@ def worlds_of(drawn: Mapping[str, Any], task: Task) -> Make:
     """Worlds of the robot of ``task`` under the settings ``randomize``."""
     from temporeal.sim.env import make_env
 
-    def make(place: Task, num_worlds: int, seed: int) -> TaskEnv:
+    def make(place: Task, num_worlds: int, seed: int) -> Env:
         with bad_input():
             own_randomization.check_robot(drawn.get("posterior"), task.robot)
             return make_env(place, num_worlds=num_worlds, seed=seed, compiled=False, **environments.conditions(drawn))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -66,7 +66,8 @@ def fly(
     """
     names, longest = [name for name in graph.signals if name != MISSION], max(each.horizon for each in formulas)
     place = arena(task, names, longest + 1, start_states(formulas, world))
-    env, observe = cast(FlownEnv, make(place, len(formulas), seed)), cast(Any, place.observe)
+    env: FlownEnv = make(place, len(formulas), seed)
+    observe: Any = place.observe
     seen = observe.read(env.reset().actor)
     crew = Crew(graph, [plan(each) for each in formulas], starts(env, formulas, world, seen), world.signal, again=again)
     nothing = torch.zeros(len(formulas), place.act.action_dim)

@@ -28,8 +28,8 @@ class FlownEnv(TaskEnv, Protocol):
     command_override: Tensor | None
 
 
-Make = Callable[[Task, int, int], TaskEnv]
-"""``make(task, num_worlds, seed)``: under which conditions is its own."""
+Make = Callable[[Task, int, int], Any]
+"""``make(task, num_worlds, seed) -> FlownEnv``; under which conditions is its own."""
 
 
 class Measured(nn.Module):
