@@ -9,8 +9,8 @@
 A method is told formulas, constants and horizons (:class:`Mission`), and the true signals of now; never the witness.
 World i starts where formula i was drawn to start. The environment is that of ``task=stl`` on the system's own backend,
 without randomization, and goes on whatever the robot does: a robot that fell lies there until its formula is over.
-What it did is judged here: the robustness at time 0 of the whole formula on the recorded signals, float64. Times are of
-the processor.
+What it did is judged as flights of a training are: the robustness at time 0 of the whole formula on the recorded
+signals, float64. Times are of the processor.
 
 N formulas flown together, T control steps of the longest, A action, U command.
 """
@@ -20,13 +20,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf, isfinite
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from temporeal.policies.training.generalist.flights import judged, recorded
 from temporeal.sim.stl.distribution.drawing import Drawn, start_settings
 from temporeal.sim.stl.distribution.motions import loaded
 from temporeal.sim.stl.distribution.settings import World
@@ -34,7 +35,6 @@ from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.language.propositional import Formula
 from temporeal.sim.stl.language.queries import signals_in
 from temporeal.sim.stl.language.text import number_text
-from temporeal.sim.stl.semantics.robustness import robustness
 
 if TYPE_CHECKING:
     from temporeal.sim.env import Env
@@ -138,19 +138,17 @@ def fly(method: Method, formulas: Sequence[Drawn], world: World, seed: int = 0) 
     crew = [Seat(method, formulas[first : first + method.at_once], first, world)
             for first in range(0, len(formulas), method.at_once)]
     names = sorted({name for seat in crew for mission in seat.missions for name in signals_in(mission.formula)})
-    finite, trace = np.ones(len(formulas), bool), {name: [host(env.true_signals()[name])] for name in names}
     size = env.action_dim if method.gives == ACTIONS else env.task.robot.command(env.task.command).size
-    for k in range(longest):
+
+    def act(k: int) -> Signals:
         signals = {name: value.clone() for name, value in env.true_signals().items()}
         given = torch.zeros(len(formulas), size)
         for seat in crew:
             if k < seat.steps:
                 given[seat.rows] = seat.act({name: value[seat.rows] for name, value in signals.items()})
-        info = step(env, given, method.gives)
-        finite &= host(info["finite"])
-        for name in names:
-            trace[name].append(host(info["signals"][name]))
-    flown = {name: np.stack(values) for name, values in trace.items()}
+        return step(env, given, method.gives)
+
+    flown, finite = recorded(env, act, names, longest)
     return [flight for seat in crew for flight in seat.judged(flown, finite)]
 
 
@@ -183,7 +181,8 @@ class Seat:
         out = []
         for k, (found, mission) in enumerate(zip(self.formulas, self.missions)):
             row = self.rows.start + k
-            value = judge(mission, {name: x[:, row] for name, x in flown.items()}, self.world) if finite[row] else -inf
+            own = {name: x[:, row] for name, x in flown.items()}
+            value = judged(mission.formula, own, mission.steps, self.world.dt) if finite[row] else -inf
             told = None if self.pilot.forecast is None else float(self.pilot.forecast[k])
             times = (self.decision_s, sum(self.later), max(self.later, default=0.0)) if self.alone else (None,) * 3
             out.append(Flight(found.index, value, told, *times))
@@ -199,15 +198,6 @@ def mission_of(found: Drawn, world: World) -> Mission:
     """What a method is told of ``found``."""
     formula = parse(found.formula, loaded(world.robot).signals, found.constants)
     return Mission(found.index, found.formula, found.constants, formula, found.horizon)
-
-
-def judge(mission: Mission, signals: Mapping[str, np.ndarray], world: World) -> float:
-    """The exact robustness at time 0 on ``signals`` [T+1, ...], of which those up to the horizon count."""
-    read = {name: np.asarray(signals[name][: mission.steps + 1], np.float64) for name in signals_in(mission.formula)}
-    if any(len(values) <= mission.steps for values in read.values()):
-        raise ValueError(f"formula {mission.index} looks {mission.steps} samples ahead, and was not flown so far")
-    value = float(robustness(mission.formula, read, world.dt)[0])
-    return value if isfinite(value) else -inf
 
 
 # ---------------------------------------------------------------- where it is flown
@@ -265,8 +255,3 @@ def step(env: Env, given: Tensor, gives: str) -> Mapping[str, Any]:
         given = given.new_zeros(env.num_worlds, env.action_dim)
     info: Mapping[str, Any] = env.step(given).info
     return info
-
-
-def host(value: Tensor) -> np.ndarray:
-    """A copy on the host."""
-    return np.array(value.detach().cpu().numpy())

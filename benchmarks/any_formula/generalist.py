@@ -3,23 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from temporeal.sim.stl.distribution.settings import World
-from temporeal_benchmarks.any_formula.flights import Mission, Signals
-from temporeal_benchmarks.any_formula.graphs import AT_ONCE, Graph, Told
+from temporeal_benchmarks.any_formula.flights import COMMANDS, Mission, Pilot, Signals
+from temporeal_benchmarks.any_formula.graphs import AT_ONCE
 
 if TYPE_CHECKING:
-    from temporeal.sim.stl.itineraries.planner import Guide
+    from temporeal.sim.maps import PolicyGraph
+    from temporeal.sim.stl.itineraries.planner import Judge
+    from temporeal.sim.stl.itineraries.search import Travel
 
 
-def method(folder: Path, world: World) -> Graph:
-    """The policy in ``folder``. Missions are planned at their start, and their rest again when a leg is hit, by the
-    judge that was learned with it."""
+@dataclass(frozen=True)
+class Programmed:
+    """A graph that follows programs. Missions are planned at their start, and their rest again when a leg is hit, by
+    the ``judge`` that was learned with it, whose chances ``calibration`` corrects."""
+
+    graph: PolicyGraph
+    world: World
+    travel: Travel
+    judge: Judge
+    calibration: Mapping[str, float]
+    name: str = "policy"
+    gives: str = COMMANDS
+    at_once: int = AT_ONCE
+    identity: Mapping[str, Any] = field(default_factory=dict)
+
+    def begin(self, missions: Sequence[Mission], signals: Signals) -> Pilot:
+        """Its crew, and what that forecasts: 0 where there is no itinerary."""
+        from temporeal.policies.training.generalist.flights import Crew, guided
+        from temporeal.sim.stl.itineraries.planner import reading
+
+        guides = [guided(mission.formula, self.world, self.travel, self.judge) for mission in missions]
+        crew = Crew(self.graph, guides, signals[self.world.signal].tolist(), self.world.signal)
+        return Pilot(crew.act, torch.tensor([reading(chance, self.calibration) for chance in crew.chances]))
+
+
+def method(folder: Path, world: World) -> Programmed:
+    """The policy in ``folder``."""
     from temporeal.policies.any_formula.generalist import load_judge, load_policy
     from temporeal.policies.runs.environments import make_task
     from temporeal.policies.runs.run_folders import load_run
@@ -30,40 +56,5 @@ def method(folder: Path, world: World) -> Graph:
     task: Any = make_task(load_run(folder))
     actor, normalizer, _ = load_policy(folder)
     judge, calibration = load_judge(folder, task)
-    planner = Planner(world, travel_of(world, system_of(world.system)), judge.of_arrays, calibration)
     graph = PolicyGraph(task.observe, normalizer, actor, task.act).eval()
-    return Graph(graph, "policy", at_once=AT_ONCE, tell=planner.tell)
-
-
-class Planner:
-    """Programs of missions, and how likely they are to be satisfied."""
-
-    def __init__(self, world: World, travel: Any, judge: Any, calibration: Any) -> None:
-        self.world, self.travel, self.judge, self.calibration = world, travel, judge, calibration
-
-    def tell(self, missions: Sequence[Mission], signals: Signals) -> Told:
-        """The programs [N, SIZE] as the signal that the graph reads, and the forecasts [N]."""
-        from temporeal.policies.training.generalist.flights import guided, plan_again
-        from temporeal.sim.rewards.follower import MISSION
-
-        points = signals[self.world.signal].tolist()
-        guides = [guided(mission.formula, self.world, self.travel, self.judge) for mission in missions]
-        planned = [self.planned(guide, point) for guide, point in zip(guides, points)]
-        programs = torch.from_numpy(np.stack([program for program, _ in planned]))
-        known = torch.zeros(len(missions))
-
-        def again(seen: Signals, memory: Mapping[str, torch.Tensor]) -> None:
-            plan_again(guides, seen[self.world.signal], programs, memory, known)
-
-        return Told({MISSION: programs}, torch.tensor([chance for _, chance in planned]), again)
-
-    def planned(self, guide: Guide, point: Sequence[float]) -> tuple[Any, float]:
-        """The program [SIZE] from ``point`` [3], and the forecast: nothing to do and 0 where there is no itinerary."""
-        from temporeal.policies.training.generalist.flights import begun
-        from temporeal.sim.rewards.follower import SIZE
-        from temporeal.sim.stl.itineraries.planner import reading
-
-        best = begun(guide, point)
-        if best is None:
-            return np.zeros(SIZE, np.float32), 0.0
-        return best.program, reading(best.chance, self.calibration)
+    return Programmed(graph, world, travel_of(world, system_of(world.system)), judge.of_arrays, calibration)

@@ -17,12 +17,10 @@ AT_ONCE = 1000
 
 
 class Told(NamedTuple):
-    """What a graph is told of N missions: ``signals`` [N, ...], ``forecast`` [N], and ``again(seen, memory)``, which
-    changes them and the graph's memory on the way, in place."""
+    """What a graph is told of N missions: ``signals`` [N, ...], ``forecast`` [N]."""
 
     signals: Signals
     forecast: Tensor | None = None
-    again: Callable[[Signals, Mapping[str, Tensor]], None] | None = None
 
 
 def nothing(missions: Sequence[Mission], signals: Signals) -> Told:
@@ -49,8 +47,6 @@ class Graph:
         @torch.no_grad()
         def act(seen: Signals) -> Tensor:
             nonlocal memory
-            if told.again is not None:
-                told.again(seen, memory)
             read = {**seen, **told.signals}
             commands, memory = self.graph({name: read[name] for name in self.graph.signals}, memory)
             command: Tensor = commands[self.graph.act.command]

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from temporeal.policies.runs.errors import BadInput
+from temporeal.policies.training.generalist.flights import judged
 from temporeal.sim.stl.distribution.drawing import Drawn
 from temporeal.sim.stl.distribution.settings import family, world
 from temporeal.sim.task_parts.systems import system_of
@@ -97,9 +98,9 @@ def test_what_is_not_finite_is_not_satisfied_and_what_is_too_short_is_no_flight(
     mission = flights.mission_of(found[0], of)
     still = np.zeros((mission.steps + 1, 3), np.float32)
     still[3] = np.nan
-    assert flights.judge(mission, {"base_pos_w": still}, of) == -inf
+    assert judged(mission.formula, {"base_pos_w": still}, mission.steps, of.dt) == -inf
     with pytest.raises(ValueError, match="was not flown so far"):
-        flights.judge(mission, {"base_pos_w": still[:-1]}, of)
+        judged(mission.formula, {"base_pos_w": still[:-1]}, mission.steps, of.dt)
 
 
 def test_a_start_that_is_drawn_in_part_is_that_of_its_row() -> None:
