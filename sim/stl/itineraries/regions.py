@@ -68,19 +68,25 @@ def regions(state: Formula) -> Iterator[Region]:
 
 
 def region(predicate: Predicate) -> Region:
-    """The region of one predicate."""
+    """The region of one predicate; a :class:`NotARegion` where it is none that can be gone to or kept out of."""
+    found = compared(predicate)
+    if found is None:
+        raise NotARegion(f"{predicate} is no place. {FORMS}")
+    if max(map(abs, (*found.center, *found.half, found.radius))) > FARTHEST:
+        raise NotARegion(f"{predicate} is farther than {FARTHEST:g} m from the origin, or larger. {FORMS}")
+    return found
+
+
+def compared(predicate: Predicate) -> Region | None:
+    """The region that one predicate compares with, however far or large; None where it has another form."""
     op, left, right = predicate.op, predicate.left, predicate.right
     if number(right) is None:  # r > norm(P - a)
         op, left, right = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}.get(op, op), right, left
     size = number(right)
-    if op in ("<", "<=", ">", ">=") and size is not None:
-        inside = op in ("<", "<=")
-        found = (_round(left, size, inside) or _box(left, size, inside) or _half_space(left, size, inside))
-        if found is not None:
-            if max(map(abs, (*found.center, *found.half, found.radius))) > FARTHEST:
-                raise NotARegion(f"{predicate} is farther than {FARTHEST:g} m from the origin, or larger. {FORMS}")
-            return found
-    raise NotARegion(f"{predicate} is no place. {FORMS}")
+    if op not in ("<", "<=", ">", ">=") or size is None:
+        return None
+    inside = op in ("<", "<=")
+    return _round(left, size, inside) or _box(left, size, inside) or _half_space(left, size, inside)
 
 
 def _round(left: Expr, radius: float, inside: bool) -> Region | None:

@@ -65,6 +65,31 @@ def test_what_has_no_form_is_left_out():
     assert list(shapes(odd)[0]) == ["fence"]
 
 
+@pytest.mark.parametrize(("text", "role"), [
+    ("F[0,5] (0.5 > norm(a - base_pos_w))", "goal"), ("G[0,5] (0.5 < dist(a, base_pos_w))", "avoid")])
+def test_a_comparison_is_read_from_either_side(text, role):
+    """As planners read it: what is flown to is what is drawn."""
+    one, _ = shapes(text)
+    assert one == {**one, "a": {"type": "sphere", "name": "a", "center": [0.4, -0.3, 1.0], "radius": 0.5, "role": role}}
+
+
+@pytest.mark.parametrize("text", [
+    "base_pos_w.z > 1", "abs(base_pos_w.x - a.x) < 1", "hypot(base_pos_w.x - a.x, base_pos_w.z - a.z) < 1",
+    "norm(base_vel_w - a) < 1"])
+def test_regions_that_planners_read_and_nobody_can_draw_are_left_out(text):
+    assert list(shapes(f"F[0,5] ({text})")[0]) == ["fence"]
+
+
+def test_places_without_names_are_told_apart_by_where_they_are():
+    """Reached and kept out of one place, then another: two shapes, the first a goal."""
+    where = "norm(base_pos_w - [{}, 0, 1])"
+    one, two = where.format(1), where.format(2)
+    found, _ = shapes(f"G[0,5] ({one} > r) & F[0,5] ({one} < r) & G[0,5] ({two} > r)", constants={"r": 0.2})
+    first, second, _ = found.values()
+    assert (first["center"], first["role"], second["center"], second["role"]) == (
+        [1, 0, 1], "goal", [2, 0, 1], "avoid")
+
+
 def test_in_the_plane_goals_are_disks():
     found, _ = shapes("F[0,5] (norm(base_pos_w - a) < 0.5)", "unicycle", {"a": (1, 2, 0)})
     assert found["a"] == {"type": "cylinder", "height": 0.02, "name": "a", "center": [1, 2, 0], "radius": 0.5,
