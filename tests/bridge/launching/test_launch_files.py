@@ -7,13 +7,25 @@ import importlib.util
 import shutil
 import sys
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import yaml
 
-from temporeal.robots.artifact.manifest import CHUNK_VERSION, GOLDEN, POLICY, ChunkSpec, Manifest, encode
+from temporeal.robots.artifact.formulas import JUDGE
+from temporeal.robots.artifact.manifest import (
+    ADDED_VERSION,
+    CHUNK_VERSION,
+    GOLDEN,
+    POLICY,
+    ChunkSpec,
+    Manifest,
+    MemorySpec,
+    decode,
+    encode,
+)
 from temporeal.robots.spec import load_robot
 from temporeal_bridge import guard_node, monitor_node, policy_node, recorder, robot_sim, worker_node
 from temporeal_bridge.guard.safety.fallback_actions import LONGEST
@@ -146,6 +158,25 @@ def test_nothing_starts_by_itself_and_the_recorder_can_be_left_out(made, monkeyp
     assert not args.start and args.worker is None and args.priority == "auto"
 
 
+def test_a_formula_must_be_likely_enough(made, monkeypatch, tmp_path):
+    """Of policies that fly any formula, which alone have a forecast; each controller of a swarm is told."""
+    from tests.bridge.instruction.flown_formulas import formulas
+
+    artifact, of = made("quadrotor"), formulas()
+    manifest = decode((artifact / "manifest.json").read_bytes())
+    signals = (load_robot("crazyflie").signals[of.position], of.spec)
+    memory = tuple(MemorySpec(name, shape, (0.0,) * prod(shape)) for name, shape in of.memory.items())
+    manifest = replace(manifest, signals=signals, memory=memory, formulas=of, files={**manifest.files, JUDGE: ""},
+                       schema_version=ADDED_VERSION)
+    (artifact / "manifest.json").write_bytes(encode(manifest))
+    asked = {"instruction": "F[0,4] (norm(base_pos_w - [0.5, 0.3, 1.2]) < 0.3)", "simulate": "true",
+             "out": tmp_path / "out"}
+    for kind, count in (("quadrotor", 1), ("swarm", 2)):
+        flown = [launched(kind, artifact, **asked, **more)["policy_node"] for more in ({"require": "0.85"}, {})]
+        told = [[understood(node, monkeypatch).require for node in nodes] for nodes in flown]
+        assert told == [[0.85] * count, [0.0] * count]
+
+
 def test_who_is_to_be_trusted_is_told_to_each_node_that_loads_the_artifact(made, tmp_path, monkeypatch):
     """The folder is read before a node is started: what is not signed by that key starts none."""
     from temporeal.robots.artifact.manifest import ArtifactError
@@ -230,6 +261,10 @@ def test_another_robot_of_the_kind(made, monkeypatch, robot):
     ("arm", {"worker": "/dev/shm/theirs"}, "worker /dev/shm/theirs: the policy 'made' gives one command at a time"),
     ("arm", {"remap": "odom:=:="}, "'/:=' is not a topic name"),
     ("arm", {"seed": "-1"}, "seed:=-1"),
+    ("quadrotor", {"require": "80"}, "require:=80; a probability from 0 to 1 is needed"),
+    ("quadrotor", {"require": "nan"}, "require:=nan; a probability"),
+    ("swarm", {"require": "likely"}, "require:=likely; a probability"),
+    ("quadrotor", {"require": "0.8"}, "require:=0.8: the policy 'made' has no forecast; it takes no formula"),
     ("arm", {"remap": "odom"}, "expected old:=new"),
     ("arm", {"remap": "odm:=/x"}, "no node of this launch file has a topic odm; they have /diagnostics, estop, "),
     ("swarm", {"remap": "/cf3/odom:=/x"}, "no node of this launch file has a topic /cf3/odom; they have .* odom, "),
@@ -239,7 +274,7 @@ def test_another_robot_of_the_kind(made, monkeypatch, robot):
     ("swarm", {"remap": "gyro:=imu odom:=/mocap/odom"},
      r"remap:=odom:=/mocap/odom gives all robots one topic: leave out the first / \(odom:=mocap/odom, .* /cf1/odom:="),
     ("swarm", {"remap": "cmd_vel_legacy:=/x"}, "gives all robots one topic"),
-], ids=range(24))
+], ids=range(28))
 def test_wrong_arguments_are_named(kind, given, words, made):
     with pytest.raises((arguments.LaunchError, TransportError), match=words):
         launched(kind, made(kind), **given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from math import nan
 
 from temporeal_bridge.interface.interface import Interface
 from temporeal_bridge.recording.topics import robot_topics
@@ -22,6 +23,8 @@ ARGUMENTS = {
     "worker": ("", "folder of a worker_node that runs already; else a policy that gives chunks gets its own worker"),
     "instruction": ("", "what a policy that is told in words, or by a formula, is told first; later: "
                     "mission/instruction"),
+    "require": ("0", "least P(satisfied), 0 to 1, that a formula must be forecast to be flown, also a later one; of "
+                "policies that fly any formula"),
     "autostart": ("false", "true: start the mission 3 s after the guard is ready"),
     "managed": ("false", "true: the guard waits for `ros2 lifecycle set`; nothing moves before it is active"),
     "priority": ("auto", "normal, realtime, or auto: ahead of ordinary processes where that is permitted"),
@@ -71,6 +74,17 @@ def number(name: str, text: str, least: int, most: int | None = None) -> int:
         upto = "on" if most is None else f"to {most}"
         raise LaunchError(f"{name}:={text}; a whole number from {least} {upto} is needed")
     return int(text)
+
+
+def probability(name: str, text: str) -> float:
+    """A number from 0 to 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = nan
+    if not 0 <= value <= 1:
+        raise LaunchError(f"{name}:={text}; a probability from 0 to 1 is needed")
+    return value
 
 
 def remappings(text: str) -> Remaps:

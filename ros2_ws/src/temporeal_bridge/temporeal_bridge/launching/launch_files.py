@@ -31,6 +31,7 @@ from temporeal_bridge.launching.arguments import (
     check_remaps,
     misspelt,
     number,
+    probability,
     remappings,
     spelt_out,
 )
@@ -66,7 +67,7 @@ class Plan:
     Args:
         given: the launch arguments. flags: those that are true or false. core: that of guard and controller.
         shared: options of all nodes on the bus.
-        chunks: whether the policy gives chunks.
+        chunks: whether the policy gives chunks. require: least P(satisfied) of a formula.
     """
 
     given: Mapping[str, str]
@@ -74,6 +75,7 @@ class Plan:
     core: int | None
     shared: Sequence[str]
     chunks: bool
+    require: float
 
 
 def processes(kind: str, given: Mapping[str, str], params: Path) -> list[Row]:
@@ -98,6 +100,10 @@ def processes(kind: str, given: Mapping[str, str], params: Path) -> list[Row]:
         signals = task_topics.write(manifest, robot, out / "signals.yaml", signals)
     loaded = load_interface(robot, interface or defaults.get("interface"), signals)
     check_mission(manifest, robot, loaded, [given["instruction"]] if given["instruction"] else [])
+    require = probability("require", given["require"])
+    if require and manifest.formulas is None:
+        raise LaunchError(f"require:={given['require']}: the policy {manifest.name!r} has no forecast; it takes no "
+                          "formula")
     try:
         check_worker(given["worker"] or None, manifest)
     except ValueError as error:
@@ -111,7 +117,7 @@ def processes(kind: str, given: Mapping[str, str], params: Path) -> list[Row]:
     seed = number("seed", given["seed"], 0, GREATEST - len(names) + 1)
     shared = [*option("--transport", given["transport"]), "--robot", robot.name,
               *option("--interface", interface), *option("--signals", signals)]
-    plan = Plan(given, flags, core, shared, manifest.chunk is not None)
+    plan = Plan(given, flags, core, shared, manifest.chunk is not None, require)
     rows: list[Row] = []
     for index, namespace in enumerate(names):
         rows += of_robot(plan, namespace, out / namespace.strip("/") if kind == "swarm" else out, seed + index)
@@ -174,7 +180,7 @@ def of_robot(plan: Plan, namespace: str, out: Path, seed: int) -> list[Row]:
     rows = [
         Row("guard_node", namespace, (*flown, *first, *awake), {"autostart": False} if flags["managed"] else {}),
         Row("policy_node", namespace, (*flown, *first, *start, *policy, *option(
-            "--instruction", given["instruction"]))),
+            "--instruction", given["instruction"]), *(["--require", str(plan.require)] if plan.require else []))),
         Row("monitor_node", namespace, tuple(flown))]
     if flags["simulate"]:
         rows.insert(0, Row("robot_sim", namespace, (*simulated, *simulator, "--seed", str(seed))))
