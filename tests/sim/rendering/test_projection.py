@@ -35,7 +35,7 @@ def middle(picture: torch.Tensor) -> torch.Tensor:
     return seen.mean(0)
 
 
-@pytest.mark.parametrize("renderer", ["warp", "gl"])
+@pytest.mark.parametrize("renderer", [pytest.param("warp", marks=pytest.mark.slow), "gl"])
 def test_a_ball_is_seen_where_its_centre_is_projected(renderer: str) -> None:
     rig = Rig(mujoco.MjModel.from_xml_string(BALL), 3, EYES, renderer=renderer)
     assert rig.poses().pos.isnan().all()
