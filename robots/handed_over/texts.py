@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import Any
@@ -16,7 +17,23 @@ DEPTH = 64  # levels of lists and mappings; our own files have at most 12
 NODES = 100_000  # values of a YAML file, references unfolded: half a second of PyYAML's time
 ELEMENTS, XML_DEPTH = 200_000, 400  # of a robot's model; the largest public ones have some thousands, at most 60 deep
 INTEGERS = 2**63  # a whole number is below it, as everywhere else a number of a file goes
-LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast; safe once the depth is known
+SAFE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast; safe once the depth is known
+FLOAT = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]{1,3}$")
+"""Numbers of YAML 1.2 (10.3.2) that YAML 1.1, which PyYAML reads, takes for texts: 3e-05 has no dot, 1.5e5 no sign."""
+
+
+class Loader(SAFE):  # type: ignore[misc]
+    """PyYAML's safe loader, with :data:`FLOAT`."""
+
+
+class Dumper(yaml.SafeDumper):
+    """What writes plain values so that :func:`from_yaml` reads them as they were: a text that looks like a number in
+    quotes."""
+
+
+for each in (Loader, Dumper):
+    each.add_implicit_resolver("tag:yaml.org,2002:float", FLOAT, list("-+.0123456789"))
+LOADER: Any = Loader
 
 
 def from_json(data: bytes | str, where: str, depth: int = DEPTH) -> Any:
@@ -73,7 +90,7 @@ def from_yaml(text: str, where: str, loader: Any = LOADER) -> Any:
     """The value of a YAML text: plain values, at most :data:`DEPTH` levels and :data:`NODES` values.
 
     Args:
-        loader: ``yaml.SafeLoader``, or a class made of it.
+        loader: :class:`Loader`, or a class made of it.
 
     Raises:
         Refused: the text breaks a bound.

@@ -126,10 +126,39 @@ def test_what_yaml_cannot_say_is_an_error_of_yaml(text: str) -> None:
         texts.from_yaml(text, "f.yaml")
 
 
+NUMBERS = ("3e-05", "1e5", "1.5e5", "-2E-3", "+4e+2", ".5e3", "1.e-5", "3.0e-05", "1.5e+5")
+WORDS = ("1e", "e5", "1e5a", "0x1e5", "1e1000", "7e123456", "1_0e3", "1-e5", "a1e5")
+
+
+@pytest.mark.parametrize("text", NUMBERS)
+def test_numbers_are_read_as_json_and_yaml_1_2_read_them(text: str) -> None:
+    """PyYAML takes what has no dot, or no sign after the e, for a text."""
+    for where in (f"a: {text}", f"a: [{text}, 0.5]", f"a: {{b: {text}}}"):
+        value = texts.from_yaml(where, "mine.yaml")["a"]
+        value = value["b"] if isinstance(value, dict) else value
+        assert (value[0] if isinstance(value, list) else value) == float(text)
+    assert texts.from_yaml(f"'{text}'", "it") == text  # in quotes it is what it says
+
+
+@pytest.mark.parametrize("text", WORDS)
+def test_what_only_looks_like_a_number_stays_what_it_was(text: str) -> None:
+    assert texts.from_yaml(f"a: {text}", "it") == yaml.safe_load(f"a: {text}")
+
+
+@pytest.mark.parametrize("value", [*NUMBERS, *WORDS, 3e-05, 1e300, 5, True, "on", None, "1.5", [1e-7]])
+def test_what_is_written_is_read_as_it_was(value: Any) -> None:
+    read = texts.from_yaml(yaml.dump({"a": value}, Dumper=texts.Dumper), "it")["a"]
+    assert read == value and type(read) is type(value)
+
+
 def test_both_loaders_agree() -> None:
-    """libyaml's and PyYAML's own."""
+    """libyaml's and PyYAML's own, both with the numbers of YAML 1.2."""
+    class Pure(yaml.SafeLoader):
+        """PyYAML's own."""
+
+    Pure.add_implicit_resolver("tag:yaml.org,2002:float", texts.FLOAT, list("0123456789"))
     text = "a: [1, 2.5, true, null, x, 1e3, 0x1f]\nb: {c: 'd', e: \"f\\n\"}\n"
-    assert texts.from_yaml(text, "f", yaml.SafeLoader) == texts.from_yaml(text, "f")
+    assert texts.from_yaml(text, "f", Pure) == texts.from_yaml(text, "f")
 
 
 @pytest.mark.parametrize(("text", "why"), [

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from temporeal.policies.runs.errors import BadInput
 from temporeal.robots.handed_over.files import MIB, Refused, read
-from temporeal.robots.handed_over.texts import from_yaml
+from temporeal.robots.handed_over.texts import Loader, from_yaml
 from temporeal.robots.registry import guess_file
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def read_yaml(text: str, wrong: str) -> Any:
     """YAML of plain data; duplicate keys and deep nesting are refused."""
     import yaml
 
-    class Loader(yaml.SafeLoader):
+    class Once(Loader):
         """Refuses a key that stands twice."""
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
@@ -143,7 +143,7 @@ def read_yaml(text: str, wrong: str) -> Any:
             return out
 
     try:
-        return from_yaml(text, "it", Loader)
+        return from_yaml(text, "it", Once)
     except Refused as error:
         raise BadInput(f"{wrong} that can be read: {error}") from error
     except (yaml.YAMLError, ValueError) as error:

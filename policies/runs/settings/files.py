@@ -11,7 +11,7 @@ from temporeal.policies.runs.settings.folders import file_of, groups, own_folder
 from temporeal.policies.runs.settings.handed_over import checked
 from temporeal.policies.runs.settings.renamed import with_current_names
 from temporeal.robots.handed_over.files import Refused, read_text
-from temporeal.robots.handed_over.texts import from_yaml
+from temporeal.robots.handed_over.texts import Dumper, from_yaml
 
 Settings = dict[str, Any]
 """The composed configuration as plain data. Every group's part has its choice under ``name``."""
@@ -120,5 +120,5 @@ def as_yaml(settings: Mapping[str, Any]) -> str:
     """The configuration as YAML text."""
     import yaml
 
-    text: str = yaml.safe_dump(dict(settings), sort_keys=False)
+    text: str = yaml.dump(dict(settings), Dumper=Dumper, sort_keys=False)
     return text

@@ -167,9 +167,9 @@ def test_texts_that_are_no_mission_are_refused(fitting, text, why):
         typed(*fitting, text)
 
 
-@pytest.mark.parametrize("small", ["0.00003", "3.0e-05"])
+@pytest.mark.parametrize("small", ["0.00003", "3.0e-05", "3e-05", "3E-5"])
 def test_small_numbers_are_the_same_in_the_one_form(fitting, small):
-    """JSON writes 3e-05, which is a word in YAML 1.1."""
+    """JSON writes 3e-05, which is a word in YAML 1.1, and a number here."""
     found = typed(*fitting, f"formula: F[0,4] (norm(base_pos_w - a) < 0.3)\nconstants: {{a: [{small}, 0, 1]}}")
     assert "3e-05" in found.text and found.mission.constants["a"] == [0.00003, 0.0, 1.0]
     assert canonical(found.text) == found.text and typed(*fitting, found.text).mission == found.mission

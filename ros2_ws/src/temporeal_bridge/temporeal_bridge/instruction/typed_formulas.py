@@ -83,7 +83,7 @@ def content_of(text: str) -> tuple[str, Constants]:
 
 
 def mapping_of(text: str) -> Any:
-    """The value of a text in JSON or YAML. JSON has numbers that YAML 1.1 takes for words: ``3e-05``."""
+    """The value of a text in JSON or YAML."""
     if text.lstrip().startswith("{"):
         with suppress(Refused):
             return from_json(text, "the mission")

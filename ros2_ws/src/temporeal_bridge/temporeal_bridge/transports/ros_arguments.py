@@ -14,6 +14,9 @@ from typing import Any
 
 import yaml
 
+from temporeal.robots.handed_over.files import Refused
+from temporeal.robots.handed_over.texts import from_yaml
+
 
 @dataclass(frozen=True)
 class RosArguments:
@@ -59,8 +62,8 @@ def parse(arguments: Sequence[str]) -> RosArguments:
         left = left.rpartition(":")[2]  # "node_name:rule" is for one node; this process has one
         if option in ("-p", "--param"):
             try:
-                parameters[left] = yaml.safe_load(right)
-            except yaml.YAMLError as error:
+                parameters[left] = from_yaml(right, "it")
+            except (Refused, yaml.YAMLError) as error:
                 raise ValueError(f"--ros-args {option} {rule}: {error}") from error
         elif left == "__ns":
             namespace = right
@@ -74,8 +77,8 @@ def parse(arguments: Sequence[str]) -> RosArguments:
 def read_parameters(path: Path) -> dict[str, Any]:
     """The parameters of all sections of a ROS parameter file: a process has one node, so all are its own."""
     try:
-        content = yaml.safe_load(path.read_text()) or {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        content = from_yaml(path.read_text(), "it") or {}
+    except (OSError, UnicodeDecodeError, Refused, yaml.YAMLError) as error:
         raise ValueError(f"--params-file {path}: {error}") from error
     out: dict[str, Any] = {}
     for section in content.values() if isinstance(content, dict) else [content]:
