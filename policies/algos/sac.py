@@ -46,9 +46,10 @@ class SACConfig(OffPolicyConfig):
     """Settings. ``configs/algo/sac.yaml`` has the same names, ``rlpd.yaml`` those of RLPD.
 
     Args:
-        temperature: alpha: of the entropy at first; 0: none, and it stays so.
-        entropy: that is asked for, per number of the action, in nats; alpha is learned so that it is there. None:
-            alpha stays.
+        temperature: alpha: of the entropy at first; 0: none, and it stays so. It is in units of a step's
+            reward: at 0.1, a nat is worth as much as a reward of 0.1.
+        entropy: that is asked for, per number of the action, in nats, where the policy acts: of what is demonstrated
+            nothing is asked (:func:`where_it_acts`). alpha is learned so that it is there. None: alpha stays.
         temperature_rate: of Adam, for alpha.
         backup_entropy: whether values count the entropy of later actions.
     """
