@@ -68,24 +68,24 @@ def store_cotangents(tile, k, d):
     tile[k + 320] = d[20]
 
 
+@njit(forceinline=True, **OPTIONS)
+def _move(x, commands, ctrl, params, b, nominal, dt):
+    """One physics step of the block ``b`` in place: ``x`` [17, 16] flat.
+
+    A position is not finite from where a command is not, as in the backend: the mixer's limits would hide it.
+    """
+    for k in range(16):
+        j = ctrl + k
+        p = load_params(params, b * 560 + k, 16)
+        s = _step(load_state(x, k), commands[j], commands[j + 16], commands[j + 32], commands[j + 48], p, nominal, dt)
+        store_state(x, k, s)
+        hidden = ZERO * commands[j] + ZERO * commands[j + 16] + ZERO * commands[j + 32] + ZERO * commands[j + 48]
+        x[k] = s[0] + hidden
+
+
 def _kernels(digest: str) -> tuple[Any, Any]:
-    """The kernels; ``digest`` puts the source of what they call into the key of numba's cache."""
-
-    @njit(forceinline=True, **OPTIONS)
-    def move(x, commands, ctrl, params, b, nominal, dt):
-        """One physics step of the block ``b`` in place: ``x`` [17, 16] flat.
-
-        A position is not finite from where a command is not, as in the backend: the mixer's limits would hide it.
-        """
-        for k in range(16):
-            j = ctrl + k
-            p = load_params(params, b * 560 + k, 16)
-            s = _step(
-                load_state(x, k), commands[j], commands[j + 16], commands[j + 32], commands[j + 48], p, nominal, dt
-            )  # fmt: skip
-            store_state(x, k, s)
-            hidden = ZERO * commands[j] + ZERO * commands[j + 16] + ZERO * commands[j + 32] + ZERO * commands[j + 48]
-            x[k] = s[0] + hidden
+    """The kernels; ``digest`` puts the source of what they call into the key of numba's cache. They may close over
+    nothing else: a compiled function has another key in each process, which would never find them in the cache."""
 
     @njit(cache=True, **OPTIONS)
     def roll(states, commands, params, nominal, dt, substeps, steps, blocks):
@@ -98,7 +98,7 @@ def _kernels(digest: str) -> tuple[Any, Any]:
                 x = states[at + blocks * 272 : at + blocks * 272 + 272]
                 x[:] = states[at : at + 272]
                 for _step_of in range(substeps):
-                    move(x, commands, ctrl, params, b, believed, dt)
+                    _move(x, commands, ctrl, params, b, believed, dt)
 
     @njit(cache=True, **OPTIONS)
     def roll_vjp(states, commands, params, nominal, dt, substeps, steps, blocks, grads, command_grads):
@@ -114,7 +114,7 @@ def _kernels(digest: str) -> tuple[Any, Any]:
                 for i in range(1, substeps):
                     x = between[272 * i : 272 * i + 272]
                     x[:] = between[272 * i - 272 : 272 * i]
-                    move(x, commands, ctrl, params, b, believed, dt)
+                    _move(x, commands, ctrl, params, b, believed, dt)
                 tile[:272] = grads[at + blocks * 272 : at + blocks * 272 + 272]
                 command_grads[ctrl : ctrl + 64] = np.float32(0.0)
                 for i in range(substeps - 1, -1, -1):
