@@ -149,7 +149,7 @@ def _compose(overrides: Sequence[str], opened: Sequence[Opened] = ()) -> Setting
     return copy.deepcopy(_of_package(tuple(overrides)))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)
 def _of_package(overrides: tuple[str, ...]) -> Settings:
     """The composition from the package's files alone, cached: they do not change, and Hydra takes a sixth of a second.
     """
