@@ -101,6 +101,15 @@ class Trace:
         """Not ``a``."""
         return self.make("not", self.truth(a))
 
+    def pick(self, place: Value, values: Sequence[Value]) -> Value:
+        """That of the numbers ``values`` at ``place``; the nearest one where there is none."""
+        numbers = [self.number(v) for v in values]
+        if not isinstance(place, Symbol):
+            return numbers[min(max(int(place), 0), len(numbers) - 1)]
+        if all(v is numbers[0] for v in numbers):
+            return numbers[0]
+        return self.make("pick", place, *numbers, boolean=False)
+
     def where(self, condition: Value, a: Value, b: Value) -> Value:
         """``a`` where ``condition``, else ``b``."""
         condition = self.truth(condition)
@@ -114,8 +123,22 @@ class Trace:
         return self.make("where", condition, a, b, boolean=both)
 
 
+def spaced(values: Sequence[Value]) -> tuple[str, int, int] | None:
+    """Of numbers of one input, at equal distances there: its name, the place of the first, the distance."""
+    if not all(isinstance(v, Symbol) and v.op == "input" for v in values):
+        return None
+    (name, first), *others = (v.args for v in values)
+    step = others[0][1] - first if others else 1
+    return (name, first, step) if all(v == (name, first + step * k) for k, v in enumerate(others, 1)) else None
+
+
+def operands(symbol: Symbol) -> tuple[Value, ...]:
+    """What must be computed, or read, before ``symbol``: of a pick among :func:`spaced` numbers only the place."""
+    return symbol.args[:1] if symbol.op == "pick" and spaced(symbol.args[1:]) is not None else symbol.args
+
+
 def needed(outputs: Sequence[Value]) -> list[Symbol]:
-    """The symbols that ``outputs`` need, each after its arguments."""
+    """The symbols that ``outputs`` need, each after its :func:`operands`."""
     order: dict[int, Symbol] = {}
     stack = [(v, False) for v in reversed(outputs) if isinstance(v, Symbol)]
     while stack:
@@ -124,5 +147,5 @@ def needed(outputs: Sequence[Value]) -> list[Symbol]:
             order[id(symbol)] = symbol
         elif id(symbol) not in order:
             stack.append((symbol, True))
-            stack += [(a, False) for a in reversed(symbol.args) if isinstance(a, Symbol) and id(a) not in order]
+            stack += [(a, False) for a in reversed(operands(symbol)) if isinstance(a, Symbol) and id(a) not in order]
     return list(order.values())

@@ -230,6 +230,13 @@ def _index(t: Trace, a: np.ndarray, places: Sequence[Any]) -> np.ndarray:
     return a[tuple(slice(None) if p is None else _whole(p) for p in places)]
 
 
+def _gather(t: Trace, a: np.ndarray, dim: int, index: np.ndarray) -> np.ndarray:
+    out, dim = np.empty(index.shape, dtype=object), dim % a.ndim
+    for place in np.ndindex(index.shape):
+        out[place] = t.pick(index[place], a[(*place[:dim], slice(None), *place[dim + 1:])])
+    return out
+
+
 def _whole(places: np.ndarray) -> np.ndarray:
     if any(isinstance(p, Symbol) for p in places.flat):
         raise CannotCompile("index: the place depends on the values of a row; use torch.where")
@@ -301,7 +308,8 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "expand": _expand, "permute": lambda t, a, dims: a.transpose(dims),
     "transpose": lambda t, a, i, j: a.swapaxes(i, j), "t": lambda t, a: a.T, "unsqueeze": _unsqueeze,
     "squeeze": _squeeze, "select": lambda t, a, dim, i: a.take(i, dim), "slice": _slice, "index": _index,
-    "index_select": lambda t, a, dim, i: a.take(_whole(i), dim), "split": _split, "split_with_sizes": _split,
+    "index_select": lambda t, a, dim, i: a.take(_whole(i), dim), "gather": _gather, "split": _split,
+    "split_with_sizes": _split,
     "unbind": lambda t, a, dim=0: [a.take(i, dim) for i in range(a.shape[dim])],
     "cat": lambda t, parts, dim=0: np.concatenate([p for p in parts if p.shape != (0,)], dim),
     "stack": lambda t, parts, dim=0: np.stack(parts, dim), "repeat": lambda t, a, times: np.tile(a, times),

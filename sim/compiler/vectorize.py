@@ -41,19 +41,31 @@ from temporeal.sim.compiler.expressions import (
     Symbol,
     Value,
     needed,
+    operands,
+    spaced,
 )
 from temporeal.sim.compiler.llvm import BITS, FLOATS, INTEGERS, LANES, splat
 from temporeal.sim.compiler.tracing import Function, Shapes, Traced
 
+WORDS, POINTERS = f"<{LANES} x i64>", f"<{LANES} x ptr>"
+LONG, PART = 6000, 500  # lines of a loop that is written in parts, and of a part
+GATHER = f"llvm.masked.gather.v{LANES}f32.v{LANES}p0"
+
 
 class Writer:
-    """The body of the loop over blocks of rows, as LLVM text."""
+    """The body of the loop over blocks of rows, as LLVM text.
 
-    def __init__(self) -> None:
+    ``columns``, ``names``: as for :func:`assembly`; ``sizes``: of the parameters, by name.
+    """
+
+    def __init__(self, columns: Sequence[str], names: Sequence[str], sizes: Mapping[str, int]) -> None:
+        self.columns, self.parameters, self.sizes = columns, names, sizes
         self.lines: list[str] = []
         self.names = (f"%v{i}" for i in count())
         self.register: dict[int, str] = {}
         self.library: set[tuple[str, int]] = set()
+        self.stored: dict[tuple[str, ...], str] = {}  # numbers in memory of the function, by which they are
+        self.places: dict[tuple[Any, ...], str] = {}  # of numbers that are picked, behind the first one
 
     def emit(self, text: str) -> str:
         """One instruction; the name of its result."""
@@ -69,13 +81,15 @@ class Writer:
 
     def compute(self, symbol: Symbol) -> str:
         """The instruction of one symbol whose arguments are there."""
-        op, args = symbol.op, [self.operand(a) for a in symbol.args]
+        op, args = symbol.op, [self.operand(a) for a in operands(symbol)]
         if op in ARITHMETIC:
             return self.emit(f"{ARITHMETIC[op][0]} {FLOATS} {args[0]}, {args[1]}")
         if op in COMPARE:
             return self.emit(f"fcmp {COMPARE[op][0]} {FLOATS} {args[0]}, {args[1]}")
         if op in ("max", "min"):
             return self.extreme(op, symbol.args)
+        if op == "pick":
+            return self.picked(*symbol.args)
         if op in INTRINSICS:
             return self.emit(f"call {FLOATS} @llvm.{INTRINSICS[op][0]}.v{LANES}f32({FLOATS} {args[0]})")
         if op in LOGIC:
@@ -130,6 +144,45 @@ class Writer:
             out = self.emit(f"insertelement {FLOATS} {out}, float {value}, i32 {lane}")
         return out
 
+    def picked(self, place: Symbol, *values: Value) -> str:
+        """That of ``values`` at the ``place`` of each lane: where they lie in memory, or else from where they are put.
+        What lies beyond them is not read, whatever the place is."""
+        last, found = len(values) - 1, spaced(values)
+        if found is None:
+            base, step, lane = self.kept(values), str(LANES), 1
+        else:
+            name, first, between = found
+            base, column = f"%p{self.parameters.index(name)}", name in self.columns
+            size = 1 if column else self.sizes[name]
+            row = "%row" if size == 1 else self.emit(f"mul i64 %row, {size}")
+            start = self.emit(f"add i64 {row}, {self.emit(f'mul i64 %stride, {first}') if column else first}")
+            base, lane = self.address(base, start), size
+            step = self.emit(f"mul i64 %stride, {between}") if column else str(between)
+        key = (id(place), last, found and (found[0] in self.columns, found[2], lane))
+        if key not in self.places:
+            x = self.operand(place)
+            low = self.emit(f"fcmp ogt {FLOATS} {x}, {splat(0.0)}")
+            x = self.emit(f"select {BITS} {low}, {FLOATS} {x}, {FLOATS} {splat(0.0)}")
+            high = self.emit(f"fcmp olt {FLOATS} {x}, {splat(float(last))}")
+            x = self.emit(f"select {BITS} {high}, {FLOATS} {x}, {FLOATS} {splat(float(last))}")
+            whole = self.emit(f"fptoui {FLOATS} {x} to {WORDS}")
+            one = self.emit(f"insertelement {WORDS} poison, i64 {step}, i32 0")
+            every = self.emit(f"shufflevector {WORDS} {one}, {WORDS} poison, <{LANES} x i32> zeroinitializer")
+            lanes = ", ".join(f"i64 {lane * k}" for k in range(LANES))
+            self.places[key] = self.emit(f"add {WORDS} {self.emit(f'mul {WORDS} {whole}, {every}')}, <{lanes}>")
+        at = self.emit(f"getelementptr float, ptr {base}, {WORDS} {self.places[key]}")
+        return self.emit(f"call {FLOATS} @{GATHER}({POINTERS} {at}, i32 4, {BITS} {splat(True)}, {FLOATS} poison)")
+
+    def kept(self, values: Sequence[Value]) -> str:
+        """The vectors ``values`` one after the other in memory of the function: where they begin."""
+        key = tuple(map(self.operand, values))
+        if key not in self.stored:
+            self.stored[key] = f"%s{len(self.stored)}"
+            for k, value in enumerate(key):
+                place = self.address(self.stored[key], str(LANES * k))
+                self.lines.append(f"  store {FLOATS} {value}, ptr {place}, align 64")
+        return self.stored[key]
+
     def shuffle(self, a: str, b: str, picks: Sequence[int]) -> str:
         mask = ", ".join(f"i32 {p}" for p in picks)
         return self.emit(f"shufflevector {FLOATS} {a}, {FLOATS} {b}, <{len(picks)} x i32> <{mask}>")
@@ -150,11 +203,13 @@ class Writer:
         return square
 
 
-def _load(w: Writer, base: str, size: int, column: bool) -> list[str]:
-    """The vectors of one parameter: ``size`` numbers of each of 16 rows, from row ``%row``."""
+def _load(w: Writer, base: str, places: Sequence[int], column: bool) -> list[str]:
+    """The vectors of one parameter: the numbers at ``places`` of each of 16 rows, from row ``%row``; those of a tensor
+    are all read."""
     if column:
-        offsets = ["%row", *(w.emit(f"add i64 {w.emit(f'mul i64 %stride, {j}')}, %row") for j in range(1, size))]
+        offsets = [w.emit(f"add i64 {w.emit(f'mul i64 %stride, {j}')}, %row") if j else "%row" for j in places]
         return [w.emit(f"load {FLOATS}, ptr {w.address(base, o)}, align 4") for o in offsets]
+    size = len(places)
     first = w.emit(f"mul i64 %row, {size}")
     out: list[str] = []
     while len(out) < size:
@@ -214,13 +269,16 @@ def assembly(
 
     ``kernel(parameters, stride, first, last)``: pointers in the order of ``names``; rows [first, last), whole blocks.
     """
-    w = Writer()
+    w = Writer(columns, names, {name: len(values) for name, values in (*inputs.items(), *outputs.items())})
     used = needed([v for values in outputs.values() for v in values])
+    read = {id(s) for s in used if s.op == "input"}
     wanted = {s.args[0] for s in used if s.op == "input"}
     for name in names:  # all reads come before all writes: an output may lie where an input did
         if name in wanted:
-            for symbol, vector in zip(inputs[name], _load(w, f"%p{names.index(name)}", len(inputs[name]),
-                                                          name in columns)):
+            every, base = list(enumerate(inputs[name])), f"%p{names.index(name)}"
+            if name in columns:
+                every = [(j, symbol) for j, symbol in every if id(symbol) in read]
+            for (_, symbol), vector in zip(every, _load(w, base, [j for j, _ in every], name in columns)):
                 w.register[id(symbol)] = vector
     for symbol in used:
         if symbol.op != "input":
@@ -230,14 +288,30 @@ def assembly(
     pointers = []
     for i in range(len(names)):
         pointers += [f"  %a{i} = getelementptr ptr, ptr %parameters, i64 {i}", f"  %p{i} = load ptr, ptr %a{i}"]
+    body, end = parted(w.lines)
+    pointers += [f"  {name} = alloca [{LANES * len(key)} x float], align 64" for key, name in w.stored.items()]
     text = "\n".join([
+        *([f"declare {FLOATS} @{GATHER}({POINTERS}, i32, {BITS}, {FLOATS})"] if w.places else []),
         *(f"declare {FLOATS} @llvm.{name}.v{LANES}f32({FLOATS})" for name, _ in INTRINSICS.values()),
         *(f"declare float @{op}f({', '.join(['float'] * size)})" for op, size in sorted(w.library)),
         "define void @kernel(ptr noalias %parameters, i64 %stride, i64 %first, i64 %last) {", "entry:", *pointers,
         "  %any = icmp slt i64 %first, %last", "  br i1 %any, label %block, label %exit", "block:",
-        "  %row = phi i64 [ %first, %entry ], [ %next, %block ]", *w.lines, f"  %next = add i64 %row, {LANES}",
+        f"  %row = phi i64 [ %first, %entry ], [ %next, %{end} ]", *body, f"  %next = add i64 %row, {LANES}",
         "  %more = icmp slt i64 %next, %last", "  br i1 %more, label %block, label %exit", "exit:", "  ret void", "}"])
     return text, w.library
+
+
+def parted(lines: Sequence[str]) -> tuple[list[str], str]:
+    """The body of the loop, and the label of its last part. Long ones have several parts, one after the other: the
+    time that LLVM takes to order the instructions of a part grows faster than their number."""
+    if len(lines) <= LONG:
+        return list(lines), "block"
+    out, label = list(lines[:PART]), "block"
+    for first in range(PART, len(lines), PART):
+        label = f"part{first // PART}"
+        # always taken, which LLVM does not know: parts that only follow each other would become one again
+        out += [f"  br i1 %any, label %{label}, label %exit", f"{label}:", *lines[first : first + PART]]
+    return out, label
 
 
 @cache

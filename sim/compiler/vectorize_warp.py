@@ -22,7 +22,7 @@ from torch import Tensor
 
 from temporeal.sim.compiler import warp_graphs
 from temporeal.sim.compiler.arguments import checked, first_columns, placed
-from temporeal.sim.compiler.expressions import INTRINSICS, LIBRARY, CannotCompile, Symbol, Value, needed
+from temporeal.sim.compiler.expressions import INTRINSICS, LIBRARY, CannotCompile, Symbol, Value, needed, spaced
 from temporeal.sim.compiler.tracing import Function, Shapes, Traced
 
 BLOCK = 64  # threads: few, so that some thousand rows are on as many multiprocessors as can be
@@ -64,10 +64,23 @@ def statements(
     def operand(a: Value) -> str:
         return register[id(a)] if isinstance(a, Symbol) else literal(a)
 
-    def place(name: str, j: int) -> str:
+    def place(name: str, j: int | str) -> str:
         if name in columns:
-            return f"t[{columns[name] + j} * stride + row]"
+            return f"t[({columns[name]} + {j}) * stride + row]"
         return f"r{rows.index(name)}[{sizes[name]} * row + {j}]"
+
+    def picked(symbol: Symbol) -> Iterator[str]:
+        """What lies beyond the numbers is not read, whatever the place is."""
+        index, *values = symbol.args
+        found, own = spaced(values), operand(symbol)
+        x, last = operand(index), len(values) - 1
+        at = f"({x} > 0.0f ? {x} < {last}.0f ? (int){x} : {last} : 0)"
+        if found is None:
+            yield f"const float s{own}[{len(values)}] = {{{', '.join(map(operand, values))}}};"
+            yield f"const float {own} = s{own}[{at}];"
+        else:
+            name, first, step = found
+            yield f"const float {own} = {place(name, f'({first} + {step} * {at})')};"
 
     def lines() -> Iterator[str]:
         yield "float* const t = (float*)a[0];\nconst long long stride = a[1], row = i;"
@@ -78,6 +91,9 @@ def statements(
                 yield f"const float {operand(symbol)} = {place(*symbol.args)};"
         for symbol in used:
             if symbol.op == "input":
+                continue
+            if symbol.op == "pick":
+                yield from picked(symbol)
                 continue
             if symbol.op not in WRITTEN:
                 raise CannotCompile("the place of a maximum or minimum is used; only its value can be")

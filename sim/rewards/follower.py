@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from temporeal.sim.stl.itineraries.program import BIG, KEEPS, LEGS, PARTS, SIZE
+from temporeal.sim.stl.itineraries.program import BIG, KEEPS, LEG, LEGS, PARTS, SIZE
 
 MISSION = "mission"
 """The signal that holds the program, [SIZE]."""
@@ -64,15 +64,14 @@ class Follower(nn.Module):
         super().__init__()
         self.slack, self.margin = slack, margin
         self.register_buffer("number", torch.arange(LEGS, dtype=torch.float32))
-        self.register_buffer("places", torch.arange(LEGS + 1, dtype=torch.float32))  # 0: the start
         self.number: Tensor
-        self.places: Tensor
 
     def forward(
         self, point: Tensor, program: Tensor, memory: Mapping[str, Tensor]
     ) -> tuple[Followed, dict[str, Tensor]]:
         """Where the worlds are at this sample, and the memory for the next one (zeros are the start)."""
         time, hit, parts = memory["tick"], memory["hit"], split(program)
+        parts["plan"] = torch.cat([parts[name] for name in ("legs", "least", "most")], -1)  # a row of each leg
         legs = parts["legs"][..., 10].sum(-1)
         before = self.stage(point, parts, (hit > 0).float().sum(-1), hit, time)
         now, kept = self.at((hit > 0).float().sum(-1)), parts["kept"]
@@ -108,9 +107,7 @@ class Follower(nn.Module):
         self, point: Tensor, parts: Mapping[str, Tensor], leg: Tensor, hit: Tensor, time: Tensor
     ) -> Stage:
         """``leg`` [N], given the hits [N, L]."""
-        one = self.at(leg)[..., None]
-        row = (one * parts["legs"]).sum(1)
-        least, most = ((one * parts[name]).sum(1) for name in ("least", "most"))
+        row, least, most = row_of(parts["plan"], leg).split((LEG, LEGS, LEGS), -1)
         known = hit > 0
         low = torch.maximum(row[:, 8], torch.where(known, hit - 1.0 + least, -BIG).amax(-1))
         high = torch.minimum(row[:, 9], torch.where(known, hit - 1.0 + most, BIG).amin(-1))
@@ -120,9 +117,8 @@ class Follower(nn.Module):
 
     def asks(self, kept: Tensor, hit: Tensor, time: Tensor) -> tuple[Tensor, Tensor]:
         """Whether each interval asks for something now, given the hits [N, L]: bool [N, K]; and until when."""
-        hits = torch.cat([torch.ones_like(hit[:, :1]), hit], -1)[:, None]
-        first, last = (torch.where((self.places - kept[..., place, None]).abs() < 0.5, hits, 0.0).sum(-1)
-                       for place in (9, 11))
+        hits = torch.cat([torch.ones_like(hit[:, :1]), hit], -1)  # of the start, and of the legs
+        first, last = (hits.gather(1, within(kept[..., place], LEGS)) for place in (9, 11))
         since = first - 1.0 + kept[..., 10]
         until = torch.where(last > 0, last - 1.0 + kept[..., 12], BIG)
         active = (kept[..., 8] > 0.5) & (first > 0) & (time[:, None] >= since) & (time[:, None] <= until)
@@ -136,6 +132,19 @@ def split(program: Tensor) -> dict[str, Tensor]:
         found[name] = program[:, begin : begin + a * b].reshape(-1, a, b)
         begin += a * b
     return found
+
+
+def within(place: Tensor, last: int) -> Tensor:
+    """``place`` as whole numbers from 0 to ``last``."""
+    return torch.where(place > 0, place, 0.0).clamp(max=float(last)).long()
+
+
+def row_of(table: Tensor, place: Tensor) -> Tensor:
+    """The rows [N, F] at ``place`` [N] of ``table`` [N, R, F]; zeros where there is none."""
+    last, width = table.shape[1] - 1, table.shape[2]
+    every = torch.zeros(width, dtype=torch.int64, device=table.device)  # columns: cheaper than an expand in a graph
+    found = table.gather(1, within(place, last)[:, None, None] + every)[:, 0]
+    return torch.where(((place > -0.5) & (place < last + 0.5))[:, None], found, 0.0)
 
 
 def signed_distance(point: Tensor, shape: Tensor) -> Tensor:

@@ -121,17 +121,20 @@ def limited(to: Tensor, half: Tensor) -> Tensor:
 def tokens(found: Followed, point: Tensor, turn: Turn, unit: Lengths) -> Tensor:
     """The nearest regions that are kept now or next [N, T, :func:`token_size`]; zeros where there are fewer."""
     asked = found.active | found.then
-    shape = found.kept
+    chosen = nearest(torch.where(asked, found.margin, UNASKED))
+    known = torch.cat([found.kept, torch.stack([found.inside, found.active.float(), found.then.float(), found.margin,
+                                                found.left], -1)], -1)
+    row = known.gather(1, chosen[..., None] + torch.zeros(known.shape[-1], dtype=torch.int64, device=known.device))
+    shape, (inside, active, then, margin, left) = row[..., :7], row[..., 7:].unbind(-1)
     to = limited(shape[..., :3] - point[:, None], shape[..., 3:6])
     way = turn(to)[..., : unit.axes] / unit.scale
-    margin = found.margin.clamp(max=2.0 * unit.scale)
+    margin = margin.clamp(max=2.0 * unit.scale)
     numbers = torch.stack([
-        margin / unit.scale, torch.tanh(margin / unit.near), shape[..., 6] / unit.scale, found.inside,
-        found.active.float(), found.then.float(), (found.left / unit.time).clamp(max=1.0), torch.ones_like(margin),
+        margin / unit.scale, torch.tanh(margin / unit.near), shape[..., 6] / unit.scale, inside, active, then,
+        (left / unit.time).clamp(max=1.0), torch.ones_like(margin),
         *on_the_way(to, found.current.shape, point, shape[..., 6], unit)], -1)
     every = torch.cat([way.clamp(-2.0, 2.0), turn_sizes(shape[..., 3:6], unit), numbers], -1)
-    picked = nearest(torch.where(asked, found.margin, UNASKED)) & asked[:, None]
-    return torch.where(picked[..., None], every[:, None], 0.0).sum(2)
+    return torch.where((active + then > 0)[..., None] & (every != 0), every, 0.0)  # no zero has a sign
 
 
 def on_the_way(
@@ -154,13 +157,14 @@ UNASKED = 1e4
 
 
 def nearest(away: Tensor) -> Tensor:
-    """Whether [N, T, K] each of K is the t-th nearest, by ``away`` [N, K]: sorted by counting, which compiles."""
-    count = away.shape[1]
-    place = torch.arange(count, device=away.device)
-    first = place[None, :] < place[:, None]  # [K, K]: of equals the first one is nearer
-    one, other = away[:, :, None], away[:, None, :]
-    rank = ((other < one) | ((other <= one) & first)).float().sum(-1)
-    return (torch.arange(TOKENS, dtype=torch.float32, device=away.device)[:, None] - rank[:, None]).abs() < 0.5
+    """The T nearest of K [N, T], by ``away`` [N, K]; of equals the first one is nearer. Sorted by counting, which
+    compiles."""
+    place = torch.arange(away.shape[1], dtype=torch.float32, device=away.device)
+    later = place[None, :] > place[:, None]  # [K, K]: the second one
+    nearer = torch.where(later, (away[:, None, :] < away[:, :, None]).float(), 0.0)
+    rank = nearer.sum(-1) - nearer.sum(-2) + place  # those after it that are nearer, those before it that are not
+    taken = (rank[:, None] - place[:TOKENS, None]).abs() < 0.5  # [N, T, K]
+    return torch.where(taken, place, 0.0).sum(-1).long()
 
 
 def yaw_frame(quat: Tensor) -> Turn:

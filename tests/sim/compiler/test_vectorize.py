@@ -73,6 +73,9 @@ SHAPES = {
     "views": (lambda x, y: x.reshape(-1, 3, 1).transpose(1, 2).squeeze(1).flip(-1) + y.unsqueeze(1)[:, 0], (3,)),
     "linear": (lambda x, y: torch.nn.functional.linear(x, POINTS, torch.tensor([1.0, -1.0])), (2,)),
     "none": (lambda x, y: torch.stack([x[:, :0].any(-1), x[:, :0].all(-1)], -1).float() + y[:, :2], (2,)),
+    "gathered": (lambda x, y: torch.cat([x, 2 * y], -1).gather(1, (9 * x).clamp(0, 5).long()), (3,)),
+    "gathered inputs": (lambda x, y: torch.stack([x, y], 1).gather(
+        2, (2 * y).clamp(0, 2).long()[:, None].expand(-1, 2, -1)).flatten(1), (6,)),
     "empty": (lambda x, y: torch.cat([x[:, :0], y, x[:, :0].sum(-1, keepdim=True)], -1), (4,)),
 }
 

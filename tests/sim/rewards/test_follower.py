@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from temporeal.sim.rewards.follower import MEMORY, Follower, signed_distance
-from temporeal.sim.rewards.itinerary_view import TOKENS, nearest
+from temporeal.sim.compiler.vectorize import VectorizedFunction
+from temporeal.sim.rewards.follower import MEMORY, Follower, row_of, signed_distance
+from temporeal.sim.rewards.itinerary_view import TOKENS, Lengths, as_it_is, nearest, seen, size, token_size
 from temporeal.sim.stl.distribution.drawing import draw
 from temporeal.sim.stl.distribution.motions import loaded, signals
 from temporeal.sim.stl.distribution.settings import family, world
@@ -80,9 +81,52 @@ def test_distances_are_those_of_the_planner() -> None:
 def test_the_nearest_are_each_picked_once() -> None:
     away = torch.tensor([[3.0, 1.0, 2.0, 1.0, 9.0, 8.0, 7.0, 6.0, 5.0, 4.0]])
     picked = nearest(away)
-    assert picked.shape == (1, TOKENS, 10)
-    assert picked[0].float().argmax(-1).tolist() == [1, 3, 2, 0, 9, 8, 7, 6]
-    assert bool((picked.sum(-1) == 1).all())
+    assert picked.shape == (1, TOKENS) and picked[0].tolist() == [1, 3, 2, 0, 9, 8, 7, 6]
+    away = torch.randint(0, 9, (500, 24), generator=torch.Generator().manual_seed(0)).float()
+    assert torch.equal(nearest(away), away.sort(dim=-1, stable=True).indices[:, :TOKENS])
+
+
+def test_a_row_is_zeros_where_there_is_none() -> None:
+    table = torch.rand(5, 12, 3, generator=torch.Generator().manual_seed(0))
+    place = torch.tensor([-1.0, 0.0, 11.0, 12.0, float("nan")])
+    assert torch.equal(row_of(table, place), torch.stack([
+        torch.zeros(3), table[1, 0], table[2, 11], torch.zeros(3), torch.zeros(3)]))
+
+
+def test_what_is_seen_is_the_same_of_one_world_and_of_many_compiled_or_not() -> None:
+    """Numbers to the bit where they are picked, to rounding where they are hyperbolic tangents."""
+    rng = np.random.default_rng(3)
+    count, unit = 300, Lengths(5.0, 0.25, 250.0, 0.2, 2, 0.2)
+    programs = torch.from_numpy(np.stack([any_program(rng) for _ in range(count)]))
+    given = {"mission": programs, "point": torch.from_numpy(rng.uniform(-4, 4, (count, 3)).astype(np.float32)),
+             "tick": torch.from_numpy(rng.integers(0, 60, count).astype(np.float32)),
+             "hit": torch.from_numpy(np.where(np.arange(LEGS) < rng.integers(0, 4, (count, 1)), 1.0 + np.arange(LEGS),
+                                              0.0).astype(np.float32)), "held": torch.zeros(count)}
+
+    def view(x: Any) -> dict[str, torch.Tensor]:
+        found, after = Follower(0.05, 0.03)(x["point"], x["mission"], {name: x[name] for name in MEMORY})
+        return {"seen": seen(found, x["point"], as_it_is, unit), "active": found.active.float(),
+                "after": after["hit"], "left": found.left}
+
+    many, one = view(given), view({name: value[7:8] for name, value in given.items()})
+    kernel = VectorizedFunction(view, {"seen": (size(2),), "active": (24,), "after": (LEGS,), "left": (24,)})(given)
+    for name, value in many.items():
+        assert torch.equal(value[7:8], one[name])
+        torch.testing.assert_close(kernel[name], value, atol=1e-6 if name == "seen" else 0.0, rtol=0.0)
+    tokens = many["seen"][:, -TOKENS * token_size(2):].reshape(count, TOKENS, -1)
+    asked = torch.where(many["active"] > 0, 1.0, 0.0).sum(-1)
+    assert float(asked.max()) > TOKENS and bool((tokens[..., 8].sum(-1) <= asked).all())
+
+
+def any_program(rng: Any) -> np.ndarray:
+    legs, kept = np.zeros((LEGS, 12)), np.zeros((24, 13))
+    for row in legs[: rng.integers(0, LEGS + 1)]:
+        row[:] = [*rng.uniform(-4, 4, 3), 0, 0, 0, rng.uniform(0.5, 2), rng.integers(4), 0, 9 * rng.integers(9), 1, 0]
+    for row in kept[: rng.integers(0, 25)]:
+        row[:] = [*rng.uniform(-4, 4, 3), 0, 0, 1000, rng.uniform(0.3, 2), rng.choice([-1, 1]), 1,
+                  rng.integers(0, 4), rng.integers(0, 9), rng.integers(0, 6), rng.integers(0, 90)]
+    between = rng.integers(0, 9, (LEGS, LEGS))
+    return np.concatenate([legs.ravel(), between.ravel(), between.ravel() + 40, kept.ravel()]).astype(np.float32)
 
 
 def test_a_stay_that_is_left_too_soon_begins_anew() -> None:
