@@ -30,7 +30,8 @@ PROJECT := Makefile constraints.txt pyproject.toml setup.cfg $(wildcard $(BRIDGE
 # more workers than cores only wait for each other
 WORKERS ?= $(shell n=$$(nproc); echo $$(( n < 4 ? n : 4 )))
 # one thread of linear algebra per test process: two processes that each start a thread per core take twice as long
-TEST := OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+TEST := OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile \
+  --no-loadscope-reorder
 
 help:
 	@sed -n 's/^#   //p' Makefile

@@ -6,6 +6,7 @@ import copy
 import gc
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,13 @@ from tests.examples import FULL
 for profile, count in (("quick", FULL // 4), ("full", FULL)):
     settings.register_profile(profile, max_examples=count, deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("quick")
+HERE = Path(__file__).parent
+COMPILE_MOST = tuple(f"{name}.py" for name in (
+    "sim/stl/monitoring/test_batch_monitor", "contract/test_every_backend", "sim/stl/semantics/test_compiled",
+    "sim/systems/test_other_devices", "sim/identification/test_identify",
+    "sim/identification/joints/test_identify_joints", "sim/identification/test_validation",
+    "sim/physics/quadrotor/test_adjoint", "sim/stl/monitoring/test_stream"))
+"""Files of tests that, where numba's cache is empty, compile the most: the first takes half a minute."""
 WHOLLY_SLOW = re.compile(r"^pytestmark = pytest\.mark\.slow\b", re.M)
 
 
@@ -44,6 +52,16 @@ def pytest_collection() -> Generator[None]:
         gc.freeze()
         gc.set_threshold(20_000, 20, 20)
         gc.enable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The order in which workers take files (``--no-loadscope-reorder``): those that compile the most, so that two
+    workers do not compile the same at once, as they would for other files; then those with the most tests."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        rank = {HERE / name: place for place, name in enumerate(COMPILE_MOST)}
+        tests = Counter(item.path for item in items)
+        items.sort(key=lambda item: (rank.get(item.path, len(rank)), -tests[item.path]))
 
 
 def _once(method: Callable[..., Any]) -> Callable[..., Any]:
