@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -106,7 +107,9 @@ class Env:
     def capabilities(self) -> EnvCapabilities:
         """What this environment offers to learners besides steps: everything."""
         return EnvCapabilities(stagger=self.stagger, health=self.health, curriculum=self.distribution.curriculum,
-                               task_env=self, elements=getattr(self.task.observe, "elements", None))
+                               task_env=self, elements=getattr(self.task.observe, "elements", None),
+                               randomized=any((self.config.randomize, self.config.sensors, self.config.disturbances)),
+                               beside=partial(beside, self.config))
 
     @property
     def seed(self) -> int:
@@ -146,17 +149,6 @@ class Env:
         status = self.backend.status()
         warnings, overflow = sum(status.warnings.values()), int(status.overflow.sum())
         return {"diverged": self.diverged, "warnings": warnings, "overflow": overflow}
-
-    @property
-    def randomized(self) -> bool:
-        """Whether anything is drawn of the machine, its sensors or what disturbs it."""
-        return any((self.config.randomize, self.config.sensors, self.config.disturbances))
-
-    def beside(self, task: Task, num_worlds: int, seed: int = 0) -> Env:
-        """New worlds of another ``task`` of this robot, under the randomization, sensors and disturbances of this
-        environment, without its curriculum and cameras: on the CPU, by the robot's own simulator."""
-        same = {name: getattr(self.config, name) for name in CONDITIONS}
-        return make_env(task, num_worlds=num_worlds, seed=seed, compiled=False, **same)
 
     # ---- which episodes come next
 
@@ -423,6 +415,13 @@ def make_env(
     config = EnvConfig(**settings)
     chosen = BackendConfig(backend, num_worlds, device, threads, dict(options or {}))
     return Env(task, make_backend(task, chosen, config.seed), config)
+
+
+def beside(config: EnvConfig, task: Task, num_worlds: int, seed: int = 0) -> Env:
+    """New worlds of ``task`` under the randomization, sensors and disturbances of ``config``, without its curriculum
+    and cameras: on the CPU, by the robot's own simulator."""
+    same = {name: getattr(config, name) for name in CONDITIONS}
+    return make_env(task, num_worlds=num_worlds, seed=seed, compiled=False, **same)
 
 
 def require_fits(state: Mapping[str, Any], env: Env) -> None:

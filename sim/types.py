@@ -179,6 +179,9 @@ class EnvCapabilities:
         task_env: the environment itself, where its worlds are those of a task.
         zero_start: a policy is to begin with the action 0 everywhere: what it learns is added to something.
         elements: the last numbers of an observation are a set: how many elements at most, and numbers of each.
+        randomized: whether anything is drawn of the machine, its sensors or what disturbs it.
+        beside: ``beside(task, num_worlds, seed)`` makes new worlds of another task of this robot, under the same
+            randomization, sensors and disturbances.
     """
 
     stagger: Callable[[], None] | None = None
@@ -187,6 +190,8 @@ class EnvCapabilities:
     task_env: TaskEnv | None = None
     zero_start: bool = False
     elements: tuple[int, int] | None = None
+    randomized: bool = False
+    beside: Callable[[Task, int, int], TaskEnv] | None = None
 
 
 class TaskEnv(VecEnv, Protocol):
@@ -214,13 +219,6 @@ class TaskEnv(VecEnv, Protocol):
     def set_mid_episode_starts(self, share: float, truncate_after: int | None = None) -> None:
         """Which ``share`` of the next episodes start in mid-episode; after how many steps, on average, they are cut off
         (None: they are not)."""
-
-    @property
-    def randomized(self) -> bool:
-        """Whether anything is drawn of the machine, its sensors or what disturbs it."""
-
-    def beside(self, task: Task, num_worlds: int, seed: int = 0) -> TaskEnv:
-        """New worlds of another ``task`` of this robot, under the same randomization, sensors and disturbances."""
 
     def forget_starts(self) -> None:
         """Draw the starts of next episodes anew that were drawn ahead: where they come from has changed."""

@@ -127,10 +127,11 @@ class Forecaster:
         with squeezed(task):
             seen = experience(env, act, judge, task.observe.position, config.judged_steps)
         learn(judge, seen, self.seed)
-        correction, flights = calibrated(env.beside, task, graph, task.observe.world, judge, config.calibration)
+        offers = env.capabilities
+        correction, flights = calibrated(offers.beside, task, graph, task.observe.world, judge, config.calibration)
         satisfied = sum(each.robustness > 0 for each in flights) / len(flights)
         self.kept = {"judge": judge.net.state_dict(), "calibration": correction, "validation": satisfied,
-                     "randomized": env.randomized}
+                     "randomized": offers.randomized}
         learner.obs, learner.hidden = obs, hidden
         env.set_mid_episode_starts(config.mid_episode_starts, config.truncate_after)
         env.load_state_dict(state)

@@ -75,7 +75,7 @@ def flown(task: Task, seed: int = 0, **conditions: Any) -> tuple[list[Flight], l
     """Flights under ``conditions``, and what the policy saw."""
     ahead = Ahead()
     env = make_env(task, num_worlds=1, compiled=False, **conditions)
-    flights = fly(env.beside, task, PolicyGraph(ahead, nn.Identity(), Straight(), task.act), reaches(), OF,
+    flights = fly(env.capabilities.beside, task, PolicyGraph(ahead, nn.Identity(), Straight(), task.act), reaches(), OF,
                   planner(OF, None), seed=seed)
     return flights, ahead.seen
 
@@ -105,8 +105,8 @@ def test_what_is_drawn_follows_the_seed(task: Task) -> None:
 
 def test_of_conditions_an_environment_says_whether_anything_is_drawn(task: Task) -> None:
     build = partial(make_env, task, num_worlds=2, compiled=False)
-    assert not build().randomized and not build(sensors={}, randomize={}).randomized
-    assert build(sensors={"delay_steps": 1}).randomized
+    assert not build().capabilities.randomized and not build(sensors={}, randomize={}).capabilities.randomized
+    assert build(sensors={"delay_steps": 1}).capabilities.randomized
 
 
 def test_a_machine_is_drawn_as_in_training() -> None:
@@ -116,7 +116,7 @@ def test_a_machine_is_drawn_as_in_training() -> None:
     pushed = {"disturbances": {"interval_s": [0.1, 0.1], "duration_s": 0.1, "force_n": [0.02, 0.02]}}
 
     def masses(**conditions: Any) -> tuple[Tensor, Env]:
-        env = make_env(task, num_worlds=2, compiled=False, **conditions).beside(place, 4)
+        env = make_env(task, num_worlds=2, compiled=False, **conditions).capabilities.beside(place, 4)
         env.reset()
         return env.backend.params()["mass"], env
 
