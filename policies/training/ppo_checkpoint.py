@@ -22,7 +22,7 @@ from temporeal.sim.types import Obs, VecEnv
 MAY_CHANGE = ("total_steps", "max_seconds", "clock", "checkpoint_seconds")  # between a run and its resumption
 KIND = "temporeal ppo 2"
 ABSENT_DEFAULTS = {"stagger": False, "hide": [], "keypoints": 16, "shift": 0, "critic_sees": False,
-                   "adapt": "", "adapters": 0, "modulate": False}
+                   "adapt": "", "adapters": 0, "modulate": False, "curriculum": 0.0}
 """Settings that older checkpoints lack, and their values then."""
 MODULES = ("actor", "critic", "normalizer", "critic_normalizer", "return_moments", "optimizer")
 """What learns, by its name in a learner."""
@@ -49,7 +49,8 @@ def restore(learner: Learner, path: Path) -> None:
     """Set ``learner`` to the state of the checkpoint ``path``."""
     state = _read(path)
     checkpoint.require_same(path, "environment", state["sizes"], _sizes(learner), MAY_CHANGE)
-    checkpoint.require_same(path, "configuration", state["config"], _plain(learner.config), MAY_CHANGE)
+    checkpoint.require_same(path, "configuration", complete(state["config"], learner.config), _plain(learner.config),
+                            MAY_CHANGE)
     checkpoint.require_same(path, "run", {"seed": state["seed"]}, {"seed": learner.seed}, MAY_CHANGE)
     checkpoint.require_same(path, "device", {"device": "cpu" if state["cuda_rng"] is None else "cuda"},
                             {"device": learner.device.type}, MAY_CHANGE)
@@ -117,11 +118,17 @@ def read_last(path: Path) -> dict[str, Any]:
 
 def config_of(state: Mapping[str, Any], kind: type[C]) -> C:
     """The configuration, a ``kind``, of the checkpoint ``state``."""
-    known = {f.name for f in fields(kind)}
-    if set(state["config"]) != known:
+    known, config = {f.name for f in fields(kind)}, complete(state["config"], kind)
+    if set(config) != known:
         raise checkpoint.CheckpointError(
-            f"{state['path']} was written by another version: settings {sorted(set(state['config']) ^ known)} differ")
-    return kind(**state["config"])
+            f"{state['path']} was written by another version: settings {sorted(set(config) ^ known)} differ")
+    return kind(**config)
+
+
+def complete(config: Mapping[str, Any], kind: PPOConfig | type[PPOConfig]) -> dict[str, Any]:
+    """``config`` of a ``kind`` with the settings that it lacks because it is older."""
+    known = {f.name for f in fields(kind)}
+    return {**{name: value for name, value in ABSENT_DEFAULTS.items() if name in known}, **config}
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -129,7 +136,7 @@ def _read(path: Path) -> dict[str, Any]:
     if state.get("kind") != KIND:
         raise checkpoint.CheckpointError(f"{path} is not of this PPO: its kind is {state.get('kind')!r}, not {KIND!r}")
     companion = state.get("companion") and with_current_names(state["companion"], renamed.COMPANION)
-    config = {**ABSENT_DEFAULTS, **with_current_names(state["config"], renamed.SETTINGS)}
+    config = with_current_names(state["config"], renamed.SETTINGS)
     history = [with_current_names(row, renamed.FIGURES) for row in state["history"]]
     return {"began": "", **state, "config": config, "companion": companion, "history": history}
 
