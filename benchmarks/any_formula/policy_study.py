@@ -24,7 +24,7 @@ from temporeal_benchmarks.data import studies
 from temporeal_benchmarks.rows import Row
 
 PART, CHUNK, FEW = "policy-study", 250, 10
-SECONDS = {"linear": 1500, "unicycle": 1200, "quadrotor": 3600}
+SECONDS = {"linear": 1500, "unicycle": 1200, "quadrotor": 3600, "franka": 3600}
 """Of a core, for the training of each robot."""
 FASTER = ("algo.gamma=0.997", "algo.gae_lambda=0.97", "algo.truncate_after=150")
 """Of robots that act at 25 Hz and more: the same times in more steps."""
