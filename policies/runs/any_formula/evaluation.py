@@ -153,12 +153,15 @@ def evaluate(
 
 def worlds_of(drawn: Mapping[str, Any], task: Task) -> Make:
     """Worlds of the robot of ``task`` under the settings ``randomize``."""
-    from temporeal.sim.env import make_env
+    from temporeal.sim.env import beside
+    from temporeal.sim.env_config import EnvConfig
+
+    config = EnvConfig(**environments.conditions(drawn))
 
     def make(place: Task, num_worlds: int, seed: int) -> Env:
         with bad_input():
             own_randomization.check_robot(drawn.get("posterior"), task.robot)
-            return make_env(place, num_worlds=num_worlds, seed=seed, compiled=False, **environments.conditions(drawn))
+            return beside(config, place, num_worlds, seed)
 
     return make
 
