@@ -81,12 +81,20 @@ def interface_of(task: Any, bus: str = "memory") -> Interface | None:
 def deployable() -> list[str]:
     """Tasks of robots that can be talked to, some interface of which carries the command, each drive of them, and the
     tasks that are a formula and nothing else: those of every system whose robot can be talked to."""
-    systems = {file.stem.partition("_")[0]: interface_of(loaded(f"stl/{file.stem}"))
+    known: dict[tuple[str, str], bool] = {}
+
+    def carried(task: Any) -> bool:
+        key = task.robot.name, task.command
+        if key not in known:
+            known[key] = interface_of(task) is not None
+        return known[key]
+
+    systems = {file.stem.partition("_")[0]: carried(loaded(f"stl/{file.stem}"))
                for file in CONFIGS.glob("stl/*_reach.yaml")}
-    return [*(name for name in names("temporeal.sim.tasks") if interface_of(load_task(name)) is not None),
+    return [*(name for name in names("temporeal.sim.tasks") if carried(load_task(name))),
             *(f"reach {drive}" for drive in DRIVES if drive != "position"),
             *(f"stl/{file.stem}" for file in sorted(CONFIGS.glob("stl/*.yaml"))
-              if systems[file.stem.partition("_")[0]] is not None)]
+              if systems[file.stem.partition("_")[0]])]
 
 
 DEPLOYABLE = deployable()
