@@ -8,8 +8,10 @@ answer says by when. Many orders are tried and the best by slack are given: a cr
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import ceil, hypot, inf
 
 import numpy as np
@@ -23,8 +25,12 @@ Travel = Callable[[Numbers, Numbers, Sequence[Region]], float]
 """Samples from a point to another one, past regions that are closed."""
 MOST, AMPLE = 16, 25.0
 """Itineraries that are given; samples of slack beyond which more is not better."""
-WIDTHS, WIDEST, FEW = (8, 24, 80), 24, 5
-"""Of the beam, one after the other until something is in time; of alternatives with few variables at once."""
+ROUNDS = ((8, False), (8, True), (24, True), (80, True))
+"""Widths of the beam, one after the other until something is in time, and whether it looks ahead."""
+WIDEST, FEW = 24, 5
+"""Width for alternatives with few variables, at once."""
+ALIKE = 3
+"""Partial orders of a beam at most that go to the same places in turn."""
 DEPTH = 0.1
 """m: how far inside a place a hit is expected."""
 
@@ -67,9 +73,9 @@ def search(
     of the rest of the one that was ``begun``, whose legs that were hit are in it. Where a narrow beam finds none in
     time, wider ones look again."""
     ranked = list[Itinerary]()
-    for width in WIDTHS:
+    for width, ahead in ROUNDS:
         found = [each for number, asked in enumerate(ways) if begun is None or begun.alternative == number
-                 for each in of_way(asked, number, point, travel, now, begun, width)]
+                 for each in of_way(asked, number, point, travel, now, begun, width, ahead)]
         ranked = sorted([*ranked, *found], key=lambda each: (min(each.slack, AMPLE), -max(each.times, default=0)),
                         reverse=True)
         if (ranked and ranked[0].slack >= 0) or all(each.variables <= FEW for each in ways):
@@ -79,6 +85,7 @@ def search(
 
 def of_way(
     asked: Asked, number: int, point: Numbers, travel: Travel, now: int, begun: Begun | None, width: int,
+    ahead: bool = False,
 ) -> list[Itinerary]:
     """The itineraries of one alternative, by a beam of at most ``width``."""
     first = Partial({}, (), (), (), point, now, inf, -asked.bounds[:, 0], asked.bounds[0].copy())
@@ -88,11 +95,25 @@ def of_way(
     if asked.variables <= FEW:
         width = WIDEST
     for _ in range(asked.variables - len(beam[0].hits)):
-        beam = sorted((after for each in beam for after in expanded(asked, each, travel)), key=Partial.score,
-                      reverse=True)[:width]
+        after = (after for each in beam for after in expanded(asked, each, travel, ahead))
+        ranked = sorted(after, key=Partial.score, reverse=True)
+        beam = (unlike(asked, ranked) if ahead else ranked)[:width]
     found = (itinerary(asked, number, each.groups, each.times, each.places, each.slack, each.triggers,
                        each.times[:past]) for each in beam)
     return [each for each in found if each is not None]
+
+
+def unlike(asked: Asked, ranked: Sequence[Partial]) -> list[Partial]:
+    """Of the partial orders those that go to unlike places in turn, and ``ALIKE`` of each kind: how often a place is
+    hit at one time, as the chains of requests ask for, would else fill a beam."""
+    count = Counter[tuple[int, ...]]()
+    out = list[Partial]()
+    for each in ranked:
+        way = tuple(asked.numbers[group[0]] for group in each.groups[each.past:])
+        count[way] += 1
+        if count[way] <= ALIKE:
+            out.append(each)
+    return out
 
 
 def resumed(asked: Asked, first: Partial, begun: Begun) -> Partial:
@@ -119,18 +140,18 @@ def noted(asked: Asked, each: Partial, v: int, at: int) -> Partial:
     return replace(each, hits=hits, low=low, high=high, triggers=triggers)
 
 
-def expanded(asked: Asked, each: Partial, travel: Travel) -> list[Partial]:
+def expanded(asked: Asked, each: Partial, travel: Travel, ahead: bool = False) -> list[Partial]:
     """``each`` with one more variable hit, in every way."""
     out = list[Partial]()
     for v in range(1, asked.variables + 1):
         if v not in each.hits and all(u in each.hits for u in asked.before[v]):
-            after = hit(asked, each, v, travel)
+            after = hit(asked, each, v, travel, ahead)
             if after is not None:
                 out.append(after)
     return out
 
 
-def hit(asked: Asked, each: Partial, v: int, travel: Travel) -> Partial | None:
+def hit(asked: Asked, each: Partial, v: int, travel: Travel, ahead: bool = False) -> Partial | None:
     """``each`` with variable ``v`` hit next; None where its place is closed then or its window is over long before."""
     region, number = asked.regions[v], asked.numbers[v]
     same = len(each.groups) > each.past and asked.numbers[each.groups[-1][0]] == number
@@ -152,16 +173,32 @@ def hit(asked: Asked, each: Partial, v: int, travel: Travel) -> Partial | None:
     times, places = (each.times, each.places) if together else ((*each.times, at), (*each.places, there))
     after = replace(noted(asked, each, v, at), groups=groups, times=times, places=places, point=there,
                     free=max(each.free, at + asked.holds[v]))
-    bound = _bound(asked, after)
+    bound = _bound(asked, after, travel if ahead else None)
     return None if bound < -asked.samples else replace(after, slack=min(slack, bound))
 
 
-def _bound(asked: Asked, each: Partial) -> float:
-    """The least slack that variables not hit yet can have."""
-    last = asked.numbers[each.groups[-1][0]]
-    here = len(each.groups) > each.past
-    soonest = [each.times[-1] if here and number == last else each.free for number in asked.numbers]
-    return float((each.high - np.asarray(soonest)).min()) if len(each.hits) < asked.variables else inf
+def _bound(asked: Asked, each: Partial, travel: Travel | None) -> float:
+    """The least slack that variables not hit yet can have. With ``travel`` it is looked ahead: to the way to each of
+    their places, until when these are closed, as far as that is known, and when windows open."""
+    if len(each.hits) == asked.variables:
+        return inf
+    last = asked.numbers[each.groups[-1][0]] if len(each.groups) > each.past else -1
+    soonest = {number: each.times[-1] if number == last else each.free for number in asked.closing}
+    if travel is not None:
+        places = {asked.numbers[v]: asked.regions[v] for v in range(1, asked.variables + 1) if v not in each.hits}
+        for number, region in places.items():
+            if region is not None and number != last:
+                soonest[number] += ceil(travel(each.point, entry(each.point, region), ()) - 1e-6)
+            soonest[number] = max(soonest[number], reopened(asked, each, number, soonest[number]))
+    first = np.array([soonest[number] for number in asked.numbers])
+    return float((each.high - (first if travel is None else np.maximum(first, each.low))).min())
+
+
+def reopened(asked: Asked, each: Partial, number: int, at: int) -> int:
+    """When the place of this number may be entered, from sample ``at`` on, as far as that is known."""
+    ends = [(each.hits[e] if e else 0) + last for keep in asked.closing.get(number, ())
+            for e, last in (keep.end,) if (not e or e in each.hits) and active(keep, each, at)]
+    return max(ends, default=at - 1) + 1
 
 
 def active(keep: Interval, each: Partial, at: int) -> bool:
@@ -187,6 +224,7 @@ def _opens(asked: Asked, keep: Interval, each: Partial, v: int) -> bool:
     return bool(e) and e not in each.hits and offset == -1 and asked.numbers[e] == asked.numbers[v]
 
 
+@lru_cache(maxsize=4096)
 def entry(point: Numbers, region: Region) -> Numbers:
     """Where the straight way from ``point`` to the middle of ``region`` is ``DEPTH`` inside of it, or less where it is
     small; ``point`` itself where that is inside."""
