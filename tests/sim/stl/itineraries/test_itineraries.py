@@ -108,6 +108,14 @@ def test_a_request_is_answered_in_time() -> None:
     assert centers[0] == 2.0 and legs[answer].since[0][1] <= 30  # b at most 6 s after a
 
 
+def test_two_requests_whose_chains_fill_a_narrow_beam_are_planned() -> None:
+    where = world("linear")
+    found = draw(where, family("train"), 11, 917)  # drawn as it is: none was found before the search looked ahead
+    formula = parse(found.formula, loaded(where.robot).signals, found.constants)
+    ranked = search(ways_of(formula, where.dt, where.signal), (*found.place[:2], 0.0), straight(1.0, where.dt, True))
+    assert ranked and ranked[0].slack >= 0
+
+
 def test_nothing_in_time_has_negative_slack() -> None:
     best = plan(asked_of("F[0,0.4] at_a & F[0,0.4] at_b"), (0.0, 0.0, 0.0), TRAVEL)
     assert best is None or best.itinerary.slack < 0
@@ -159,7 +167,7 @@ def test_what_has_no_chance_has_none_by_a_flat_calibration_either() -> None:
 
 
 def test_the_rest_is_planned_from_the_hits() -> None:
-    guide = Guide(asked_of("F[0,4] (at_a & F[0,6] (at_b & F[0,5] at_c))"), TRAVEL, None)
+    guide = Guide(asked_of("F[0,4] (at_a & F[0,6] (at_b & F[0,5] at_c))"), TRAVEL, None, 0.2)
     first = guide.begin((0.0, 0.0, 0.0))
     assert first is not None and len(first.itinerary.legs) == 3
     hits = np.zeros(LEGS)
@@ -179,7 +187,7 @@ def test_the_rest_is_planned_from_the_hits() -> None:
 
 
 def test_what_was_kept_until_a_hit_is_over_behind_it() -> None:
-    guide = Guide(asked_of("(!at_b U[0,20] at_a) & F[0,20] at_b"), TRAVEL, None)
+    guide = Guide(asked_of("(!at_b U[0,20] at_a) & F[0,20] at_b"), TRAVEL, None, 0.2)
     assert guide.begin((-1.0, 1.0, 0.0)) is not None
     hits = np.zeros(LEGS)
     hits[0] = 1 + 17
@@ -190,7 +198,7 @@ def test_what_was_kept_until_a_hit_is_over_behind_it() -> None:
 
 
 def test_an_answer_is_due_from_the_request_that_was_flown() -> None:
-    guide = Guide(asked_of("F[0,5] at_a & G[0,8] (at_a -> F[0,6] at_b)"), TRAVEL, None)
+    guide = Guide(asked_of("F[0,5] at_a & G[0,8] (at_a -> F[0,6] at_b)"), TRAVEL, None, 0.2)
     assert guide.begin((0.0, 0.0, 0.0)) is not None
     hits = np.zeros(LEGS)
     hits[0] = 1 + 20
@@ -210,7 +218,7 @@ def test_another_order_is_taken_only_if_it_is_better_by_enough(better: float, ch
         chance = np.where(liked & (hits.sum(1) == 0), 0.5 + better, 0.5)
         return chance.astype(np.float32), np.full(len(programs), 9.0, np.float32)
 
-    guide = Guide(asked, TRAVEL, judge)
+    guide = Guide(asked, TRAVEL, judge, 0.2)
     first = guide.begin((1.6, 0.0, 0.0))
     assert first is not None and first.itinerary.legs[0].region is not None
     assert first.itinerary.legs[0].region.center[1] == 1.0
