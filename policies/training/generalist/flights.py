@@ -158,7 +158,7 @@ def guided(formula: Formula, world: World, travel: Travel, judge: Judge | None) 
         ways = ways_of(formula, world.dt, world.signal)
     except FormulaError:
         ways = ()
-    return Guide(ways, travel, judge)
+    return Guide(ways, travel, judge, world.dt)
 
 
 def begun(guide: Guide, point: Sequence[float]) -> Plan | None:
@@ -173,12 +173,16 @@ def plan_again(
     guides: Sequence[Guide], points: torch.Tensor, mission: torch.Tensor, memory: Mapping[str, torch.Tensor],
     known: torch.Tensor,
 ) -> None:
-    """Plan the rest in the worlds in which a leg was hit since ``known`` [N] legs were: their programs and memory, in
-    place."""
+    """Plan the rest in the worlds in which a leg was hit since ``known`` [N] legs were, or which are behind: their
+    programs and memory, in place."""
     count = (memory["hit"] > 0).sum(-1).float()
-    for k in (count > known).nonzero()[:, 0].tolist():
+    ticks, hits, held = (memory[name].tolist() for name in ("tick", "hit", "held"))
+    for k, advanced in enumerate((count > known).tolist()):
+        if not advanced and not guides[k].due(int(ticks[k]), held[k]):
+            continue
+        how = guides[k].again if advanced else guides[k].look
         try:
-            found = guides[k].again(_numbers(points[k].tolist()), int(memory["tick"][k]), memory["hit"][k].tolist())
+            found = how(_numbers(points[k].tolist()), int(ticks[k]), hits[k])
         except FormulaError:  # no room for the rest: what is followed stays
             found = None
         if found is not None:

@@ -20,6 +20,7 @@ from temporeal.robots.artifact.formulas import HELD, HIT, TICK
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.stl.instructions.vocabulary import InstructionError
+from temporeal.sim.stl.itineraries.detours import of_formula
 from temporeal.sim.stl.itineraries.itinerary import Itinerary, Leg
 from temporeal.sim.stl.itineraries.moving import Floats, moved, placed, shifts
 from temporeal.sim.stl.itineraries.on_the_way import chance_left
@@ -66,7 +67,7 @@ class FormulaMission:
         began = perf_counter()
         point, centers = numbers(signals[self.of.position]), self._centers(signals)
         guide = Guide(placed(self.typed.ways, centers), straight(self.of.speed, self.dt, self.of.per_axis),
-                      self.artifact.judged)
+                      self.artifact.judged, self.dt)
         try:
             found = guide.begin(point)
         except ArithmeticError as error:
@@ -90,21 +91,22 @@ class FormulaMission:
         self.known = 0
 
     def advance(self, signals: Signals) -> None:
-        """After a control step with ``signals``: where a place was hit, plan the rest from here. The policy's memory of
-        hits then begins anew."""
+        """After a control step with ``signals``: where a place was hit, plan the rest from here, and on the way where
+        another plan is likelier. The policy's memory of hits then begins anew."""
         memory = self.artifact.memory
-        hits = memory[HIT][0]
+        hits, now = memory[HIT][0], int(memory[TICK][0])
         count = int((hits > 0).sum())
-        if self.guide is None or count <= self.known:
+        if self.guide is None or not (count > self.known or self.guide.due(now, float(memory[HELD][0]))):
             return
+        how = self.guide.again if count > self.known else self.guide.look
         began, self.known, centers = perf_counter(), count, self._centers(signals)
         self.guide.ways, found = placed(self.typed.ways, centers), None
         # a rest that a row cannot hold, or a signal that overflows: the plan that is followed stays
         with suppress(FormulaError, ArithmeticError):
-            found = self.guide.again(numbers(signals[self.of.position]), int(memory[TICK][0]), hits.tolist())
+            found = how(numbers(signals[self.of.position]), now, hits.tolist())
         if found is not None:
             self.artifact.memory = {**memory, HIT: np.zeros_like(memory[HIT]), HELD: np.zeros_like(memory[HELD])}
-            self.done += count
+            self.done = 0 if self.guide.begun is None else len(self.guide.begun.groups)
             self._follow(found, centers)
         self.again_s = max(self.again_s, perf_counter() - began)
 
@@ -129,7 +131,7 @@ class FormulaMission:
             self.artifact.judged)
         self.left = reading(chance, self.of.calibration)
         return {"forecast": self.left, "hits": self.done + int((hits > 0).sum()),
-                "legs": self.done + len(self.found.itinerary.legs), "again_ms": 1e3 * self.again_s}
+                "legs": self.done + len(of_formula(self.found.itinerary.groups)), "again_ms": 1e3 * self.again_s}
 
     def said(self) -> dict[str, Any]:
         """What the operator is told, besides the mission itself."""

@@ -1,0 +1,81 @@
+"""Ways around: a point more to visit, which changes nothing that a formula asks for."""
+
+from __future__ import annotations
+
+from math import hypot
+
+import numpy as np
+import pytest
+
+from temporeal.robots.signals import SignalSpec, schema
+from temporeal.sim.stl.itineraries.detours import detours
+from temporeal.sim.stl.itineraries.itinerary import START
+from temporeal.sim.stl.itineraries.planner import LOOK, Guide, ways_of
+from temporeal.sim.stl.itineraries.regions import distance
+from temporeal.sim.stl.itineraries.search import search, straight
+from temporeal.sim.stl.language.parse import parse
+
+POINT = (0.0, 0.0, 0.0)
+TRAVEL = straight(1.0, 0.1)
+TEXT = """at_a = norm(base_pos_w - a) < 0.5; clear = norm(base_pos_w - o) > 1.0;
+F[0,20] (at_a & F[2,10] norm(base_pos_w - b) < 0.5) & G[0,30] clear"""
+PLACES = {"a": [6.0, 0.0, 0.0], "b": [6.0, 4.0, 0.0], "o": [3.0, 0.0, 0.0]}
+
+
+def ways():
+    formula = parse(TEXT, schema(SignalSpec("base_pos_w", (3,), "m")), PLACES)
+    return ways_of(formula, 0.1, "base_pos_w")
+
+
+def test_points_around_are_clear_and_windows_stay() -> None:
+    direct = search(ways(), POINT, TRAVEL)[0]
+    found = detours(direct, POINT, 3, TRAVEL, 0.5)
+    assert found
+    for each in found:
+        via, *rest = each.legs
+        assert via.region is not None and each.groups == ((), *direct.groups)
+        assert all(distance(via.region.center, keep.region) > 0 for keep in direct.kept)
+        assert (via.low, via.high, via.hold) == (3, direct.legs[0].high, 0)
+        assert [(leg.region, leg.hold, leg.low, leg.high, leg.since) for leg in direct.legs] == [
+            (leg.region, leg.hold, leg.low, leg.high, leg.since[1:]) for leg in rest]
+        assert [(k.start[0] - (k.start[0] != START), k.end[0] - (k.end[0] != START)) for k in each.kept] == [
+            (k.start[0], k.end[0]) for k in direct.kept]
+        assert each.slack <= direct.slack
+    beside = max(hypot(*each.places[0][:2]) for each in found)
+    assert beside > 1.0 and not any(each.places[0][1] == 0.0 for each in found)  # the disc is on the straight way
+
+
+def test_none_where_the_robot_is_there_or_the_window_is_over() -> None:
+    direct = search(ways(), POINT, TRAVEL)[0]
+    assert detours(direct, (5.8, 0.0, 0.0), 3, TRAVEL, 0.5) == []
+    assert detours(direct, POINT, direct.legs[0].high, TRAVEL, 0.5) == []
+
+
+def stuck(programs, points, ticks, hits):
+    """A judge of a policy that does not get past the disc by itself."""
+    legs = programs[:, :144].reshape(-1, 12, 12)
+    place = np.take_along_axis(legs, (hits > 0).sum(1)[:, None, None].astype(int), 1)[:, 0, :3]
+    blocked = (points[:, 0] < 2.0) & (np.abs(points[:, 1]) < 0.5) & (place[:, 0] > 4.0) & (np.abs(place[:, 1]) < 0.5)
+    away = np.linalg.norm(place - points, axis=1)
+    return np.where(blocked, 0.1, 0.95).astype(np.float32), (away / 0.1).astype(np.float32)
+
+
+@pytest.mark.parametrize("dt", [0.1, 0.02])
+def test_who_is_stuck_is_sent_around_and_then_on(dt: float) -> None:
+    guide = Guide(ways(), TRAVEL, stuck, dt)
+    began = guide.begin(POINT)
+    assert began is not None and not guide.due(LOOK - 1, 0.0) and not guide.due(LOOK, 1.0) and guide.due(LOOK, 0.0)
+    found = guide.look(POINT, LOOK, [0.0] * 12)
+    assert found is not None and found.itinerary.groups[0] == () and found.chance > began.chance
+    via = found.itinerary.places[0]
+    on = guide.again(via, 40, [41.0, *[0.0] * 11])
+    assert on is not None and on.itinerary.groups == began.itinerary.groups
+    assert guide.begun is not None and guide.begun.groups == ()  # the formula did not ask for the point
+    assert guide.look(via, 40 + LOOK, [0.0] * 12) is None  # the way is free: what is followed stays
+
+
+def test_where_there_is_little_time_only_who_rests_is_looked_after() -> None:
+    guide = Guide(ways(), TRAVEL, stuck, 0.02)
+    guide.begin(POINT)
+    assert guide.look((0.9, 0.0, 0.0), LOOK, [0.0] * 12) is None  # it came nearly as far as it could
+    assert guide.look((0.9, 0.0, 0.0), 2 * LOOK, [0.0] * 12) is not None
