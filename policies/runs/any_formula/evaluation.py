@@ -121,6 +121,7 @@ def evaluate(
     than that of the run's ``settings``."""
     from temporeal.policies.any_formula.generalist import load_judge
     from temporeal.policies.runs.settings.compose import override
+    from temporeal.policies.training.checkpoint import CheckpointError
     from temporeal.policies.training.generalist.flights import fly
     from temporeal.policies.training.generalist.forecast import calibration_error, drawn, in_conditions, planner
     from temporeal.policies.training.policy_graphs import load_graph
@@ -132,7 +133,10 @@ def evaluate(
     task: Any = environments.make_task(settings)
     flown_in = override(settings, words)["randomize"]
     make = worlds_of(flown_in, task)
-    graph, (judge, calibration) = load_graph(folder, task), load_judge(folder, task)
+    try:
+        graph, (judge, calibration) = load_graph(folder, task), load_judge(folder, task)
+    except CheckpointError as error:
+        raise BadInput(str(error)) from error
     world = task.observe.world
     formulas = drawn(world, episodes, SEED if seed is None else seed, family)
     flights = [flight for chunk in range(0, episodes, ROWS) for flight in fly(
