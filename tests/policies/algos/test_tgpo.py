@@ -486,7 +486,7 @@ def test_starts_in_the_middle_are_chosen_by_the_critic() -> None:
     env = env_of(task_of(), 512)
     allocator = tgpo.Allocator(env, TGPOConfig(**{**SMALL, "frontier": 1.0, "guided": False}), 1)
     before = env.task.schedules.buffer  # type: ignore[attr-defined]
-    allocator(Learner())  # type: ignore[arg-type]
+    allocator(Learner(), None)  # type: ignore[arg-type]
     assert not torch.equal(env.task.schedules.buffer, before)  # type: ignore[attr-defined] # unguided, it is drawn anew
     assert env.task.schedules.frontier is not None
     place, memory = env.task.schedules.frontier[0]["base_pos_w"], env.task.schedules.frontier[1]
