@@ -497,7 +497,7 @@ def test_starts_in_the_middle_are_chosen_by_the_critic() -> None:
     assert all(tuple(row) in known for row in env.true_signals()["base_pos_w"].tolist())
     assert (memory["tick"] > 0).any() and not (memory["hit"] - 1 > memory["tick"][:, None]).any()
     none = env_of(task_of(), 4)
-    tgpo.Allocator(none, TGPOConfig(**{**SMALL, "frontier": 0.0}), 1)(Learner())  # type: ignore[arg-type]
+    tgpo.Allocator(none, TGPOConfig(**{**SMALL, "frontier": 0.0}), 1)(Learner(), None)  # type: ignore[arg-type]
     assert none.task.schedules.frontier is None
 
 
