@@ -56,14 +56,16 @@ def study(
 
 def trained(out: Path, robot: str, seed: int) -> Path | None:
     """The run of a policy, trained where it is not there; None where nobody knows how."""
+    from temporeal.policies.training.ppo_checkpoint import read_last
     from temporeal_benchmarks.vla.rl_study import begun, timed
 
     folder, trial = out / "runs" / robot / str(seed), f"training/{robot}/{seed}"
     if robot not in WORDS:
         return folder if begun(folder) else None
     if trial not in studies.read(out):
-        _, seconds = timed([*WORDS[robot], f"seed={seed}"], folder)
-        studies.add(out, trial, {"cpu_s": seconds})
+        timed([*WORDS[robot], f"seed={seed}"], folder)
+        # algo.clock=cpu: of all parts of a training that was resumed
+        studies.add(out, trial, {"cpu_s": read_last(folder)["seconds"]})
     return folder
 
 
