@@ -334,7 +334,7 @@ def test_every_weight_of_a_reward_matters(name, module):
     def total(task):
         out, kept = 0.0, dict(memory)
         last = len(trace["mission_time"]) - 1
-        for t in (*range(0, last, 3), last):
+        for t in range(last + 1):
             signals = {k: v[t] for k, v in trace.items()}
             if t == last:  # an accident, for the weights of accidents
                 signals |= {"grip_pos_w": signals["grip_pos_w"] * torch.tensor([1.0, 1.0, 0.0])}
