@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Programmed:
-    """A graph that follows programs. Missions are planned at their start, and their rest again when a leg is hit, by
-    the ``judge`` that was learned with it, whose chances ``calibration`` corrects."""
+    """A graph that follows programs. Missions are planned at their start, and their rest again at hits and on the way,
+    by the ``judge`` that was learned with it, whose chances ``calibration`` corrects."""
 
     graph: PolicyGraph
     world: World

@@ -89,14 +89,16 @@ def ways_of(formula: Formula, dt: float, position: str = "") -> tuple[Asked, ...
 
 def plan(
     ways: Sequence[Asked], point: Numbers, travel: Travel, judge: Judge | None = None, *, now: int = 0,
-    begun: Begun | None = None, kept: tuple[tuple[int, ...], ...] = (), around: bool = False,
+    begun: Begun | None = None, kept: tuple[tuple[int, ...], ...] = (), around: bool = False, same: bool = False,
 ) -> Plan | None:
     """The itinerary with the best chance from ``point`` at sample ``now``, by the judge; by the search's slack without
     one. Of a mission that was ``begun`` it is the rest, and the order ``kept`` so far stays unless another one's chance
-    is higher by ``PATIENCE``. ``around``: also by ways around. None where no order of places satisfies the times."""
+    is higher by ``PATIENCE``. ``around``: also by ways around; ``same``: in
+    no order but the one ``kept``. None where no order of places satisfies the times."""
     found = search(ways, point, travel, now=now, begun=begun)
     if begun is not None:
         found = [rest(each, begun.times) for each in found]
+    found = [each for each in found if not same or each.groups == kept]
     if not found:
         return None
     if around and found[0].legs and (place := found[0].legs[0].region) is not None:
@@ -122,18 +124,18 @@ class Guide:
     Attributes:
         plan: what is followed now; None: no order of places satisfies the times.
         begun: what was hit before that plan; None: nothing. ``since``, ``place``: sample of the last plan or look, and
-            where the robot was [m].
+            where the robot was [m]. ``entered``: whether it was in the place of the leg under way since the last plan.
     """
 
     def __init__(self, ways: Sequence[Asked], travel: Travel, judge: Judge | None, dt: float) -> None:
         self.ways, self.travel, self.judge, self.often = tuple(ways), travel, judge, dt >= OFTEN
         self.plan: Plan | None = None
         self.begun: Begun | None = None
-        self.since, self.place = 0, (0.0, 0.0, 0.0)
+        self.since, self.place, self.entered = 0, (0.0, 0.0, 0.0), False
 
     def begin(self, point: Numbers) -> Plan | None:
         """The plan from the start of a mission."""
-        self.begun, self.since, self.place = None, 0, point
+        self.begun, self.since, self.place, self.entered = None, 0, point, False
         self.plan = plan(self.ways, point, self.travel, self.judge)
         return self.plan
 
@@ -148,7 +150,9 @@ class Guide:
 
     def due(self, now: int, held: float) -> bool:
         """Whether it is time to :meth:`look`: ``LOOK`` samples after the last plan or look, unless the robot is in its
-        place, where it has ``held`` samples."""
+        place, where it has ``held`` samples. To be asked at each sample: who was in a place and left it before its time
+        keeps the order, because another one may ask that it was never there."""
+        self.entered = self.entered or held > 0
         return self.plan is not None and self.judge is not None and now - self.since >= LOOK and held <= 0
 
     def look(self, point: Numbers, now: int, hits: Sequence[float]) -> Plan | None:
@@ -176,9 +180,9 @@ class Guide:
         begun = Begun(own.alternative, (*before.groups, *(group for group, _ in asked_for)),
                       (*before.times, *(hit for _, hit in asked_for)))
         found = plan(self.ways, point, self.travel, self.judge, now=now, begun=begun,
-                     kept=of_formula(own.groups[done:]), around=around)
+                     kept=of_formula(own.groups[done:]), around=around, same=around and self.entered)
         if found is not None:
-            self.plan, self.begun, self.since, self.place = found, begun, now, point
+            self.plan, self.begun, self.since, self.place, self.entered = found, begun, now, point, False
         return found
 
 

@@ -10,6 +10,7 @@ import pytest
 from temporeal.policies.cli.main import main
 from temporeal.policies.runs.any_formula.evaluation import FormulaEvaluation, check_asked, check_words, name_of, same
 from temporeal.policies.runs.errors import BAD_INPUT, FAILED, BadInput
+from temporeal.policies.training.ppo_checkpoint import read_last
 
 OWN = {"task": {"name": "any_formula", "settings": {"system": "linear"}}}
 OTHER = {"task": {"name": "any_formula", "settings": {"system": "linear", "family": "unseen", "seed": 4}}}
@@ -58,6 +59,7 @@ def test_a_policy_of_seconds_is_judged_on_formulas(tmp_path: Path, capsys: pytes
              "task.settings.formulas=100", "algo.max_seconds=30", "algo.clock=cpu", "algo.judged_steps=100",
              "algo.calibration=40", "algo.curriculum=0.5", "seed=1"]
     assert main(["train", *words, f"out={run}"]) == 0
+    assert read_last(run)["companion"]["curriculum"]["scores"].isfinite().float().mean() > 0.9  # nearly all were flown
     capsys.readouterr()
     assert main(["eval", str(run), "--family", "train", "--episodes", "60", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -74,6 +74,30 @@ def test_who_is_stuck_is_sent_around_and_then_on(dt: float) -> None:
     assert guide.look(via, 40 + LOOK, [0.0] * 12) is None  # the way is free: what is followed stays
 
 
+def test_who_left_a_place_before_its_time_keeps_the_order() -> None:
+    """Another order may ask that the robot was never there."""
+    text = "F[0,40] G[0,2] norm(base_pos_w - a) < 0.5 & F[0,40] norm(base_pos_w - b) < 0.5"
+    formula = parse(text, schema(SignalSpec("base_pos_w", (3,), "m")), {"a": [3.0, 0.0, 0.0], "b": [-3.0, 0.0, 0.0]})
+    chosen = [3.0]
+
+    def judge(programs, points, ticks, hits):  # one place is hopeless: first none, then the one that was chosen
+        legs = programs[:, :144].reshape(-1, 12, 12)
+        place = np.take_along_axis(legs, (hits > 0).sum(1)[:, None, None].astype(int).clip(max=11), 1)[:, 0, 0]
+        first = (hits > 0).sum(1) == 0
+        return np.where(first & (np.sign(place) == np.sign(chosen[0])), 0.2, 0.9), np.full(len(programs), 20.0)
+
+    for left, same in ((False, False), (True, True)):
+        guide = Guide(ways_of(formula, 0.1, "base_pos_w"), TRAVEL, judge, 0.1)
+        chosen[0] = 0.0
+        began = guide.begin(POINT)
+        assert began is not None
+        chosen[0] = began.itinerary.places[0][0]
+        assert not guide.due(LOOK - 1, float(left)) and guide.due(LOOK, 0.0)
+        found = guide.look(POINT, LOOK, [0.0] * 12)
+        groups = began.itinerary.groups if found is None else found.itinerary.groups
+        assert (tuple(group for group in groups if group) == began.itinerary.groups) == same
+
+
 def test_where_there_is_little_time_only_who_rests_is_looked_after() -> None:
     guide = Guide(ways(), TRAVEL, stuck, 0.02)
     guide.begin(POINT)

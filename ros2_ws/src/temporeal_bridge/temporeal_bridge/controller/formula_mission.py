@@ -1,5 +1,5 @@
 """A typed formula as a controller flies it: planned from where the robot is, refused where that is hopeless, forecast,
-and planned again whenever a place was hit.
+and planned again whenever a place was hit, and on the way.
 
 numpy and onnxruntime: the search orders the places, the artifact's judge says how likely each order is, and the policy
 reads the best one as a row of numbers. Two places of each plan are read at a time; those beyond what a row holds come
