@@ -46,6 +46,7 @@ def test_a_decision_is_played_until_the_next(every: int) -> None:
     actor = SequenceActor(3, 2, (8,), length=3, every=every)
     with torch.no_grad():
         actor.net.weights[-1] += 0.5 * torch.randn(actor.net.weights[-1].shape)
+        actor.net.biases[-1] += 0.5 * torch.randn(actor.net.biases[-1].shape)  # no decision is 0, whatever is off
         seen, hidden, remembering = torch.randn(7, 4, 3), torch.zeros(4, actor.hidden_dim), Remembering(actor, every)
         for t in range(7):
             action, hidden = actor(seen[t], hidden)
