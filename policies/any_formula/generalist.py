@@ -82,6 +82,7 @@ def train(
     if env.capabilities.elements is None:
         raise SettingsError(f"algo generalist learns task=any_formula, whose observation is a mission as data; task "
                             f"{env.task.name!r} has one formula: choose algo=tgpo or ppo")
+    env.capabilities.beside(env.task, 1, seed)  # a simulator that cannot calibrate the forecast is refused now
     return ppo.train(env, config, out=out, seed=seed, resume=resume, progress=progress, logger=logger,
                      on_iteration=on_iteration, ranks=ranks, companion=Forecaster(env, config, seed))
 

@@ -23,6 +23,7 @@ from temporeal.robots.artifact.runtime import Artifact
 from temporeal.sim.stl.instructions.vocabulary import InstructionError
 from temporeal.sim.stl.itineraries.program import split
 from temporeal_bridge.codecs.table import STATE_CODECS
+from temporeal_bridge.controller.formula_mission import NOMINAL
 from temporeal_bridge.controller.instructed import Instructed
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.instruction.sentences import ASK, TEXT, TOLD, message
@@ -120,6 +121,7 @@ def test_formulas_are_typed_one_after_another_and_flown_by_one_process(lockstep,
         chain.say(said(formula))
         answer = chain.heard[TOLD][-1]
         assert answer["instruction"] == canonical(said(formula)) and 0 < answer["forecast"] < 1
+        assert NOMINAL in answer["notes"]  # its artifact does not say that it was calibrated under a randomization
         assert len(answer["itinerary"]) == (2 if number == 2 else 1)
         result = chain.fly(number)
         assert chain.policy.told.flown.done == (1 if number == 2 else 0)  # planned again where a place was left

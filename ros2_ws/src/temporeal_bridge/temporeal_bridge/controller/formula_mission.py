@@ -36,6 +36,7 @@ from temporeal_bridge.interface.interface import Interface
 Signals = Mapping[str, np.ndarray]
 NO_ORDER = """\
 no order of the places is in time from here, {point} m, at {speed:g} m/s: give more time, or start nearer"""
+NOMINAL = "the forecast is of a simulator without noise, latency and randomization"
 
 
 class FormulaMission:
@@ -137,7 +138,8 @@ class FormulaMission:
         """What the operator is told, besides the mission itself."""
         if self.found is None:
             return {}
-        return {"forecast": self.forecast, "itinerary": lines(self.found, self.dt), "notes": list(self.typed.notes),
+        notes = [*self.typed.notes, *(() if self.of.randomized else (NOMINAL,))]
+        return {"forecast": self.forecast, "itinerary": lines(self.found, self.dt), "notes": notes,
                 "read_ms": 1e3 * self.read_s, "planned_ms": 1e3 * self.planned_s}
 
 
