@@ -22,7 +22,8 @@ from temporeal.sim.rewards.follower import MISSION
 from temporeal.sim.stl.distribution.drawing import Drawn, start_settings
 from temporeal.sim.stl.distribution.motions import loaded
 from temporeal.sim.stl.distribution.settings import World
-from temporeal.sim.stl.itineraries.planner import Guide, Judge, Plan, ways_of
+from temporeal.sim.stl.itineraries.guide import Guide
+from temporeal.sim.stl.itineraries.planner import Judge, Plan, ways_of
 from temporeal.sim.stl.itineraries.program import SIZE
 from temporeal.sim.stl.itineraries.regions import Numbers
 from temporeal.sim.stl.itineraries.search import Travel
@@ -139,13 +140,13 @@ class Crew:
         self.chances = [0.0 if each is None else each.chance for each in planned]
         self.programs = torch.from_numpy(np.stack([
             np.zeros(SIZE, np.float32) if each is None else each.program for each in planned]))
-        self.memory, self.known = graph.initial_memory(len(guides)), torch.zeros(len(guides))
+        self.memory = graph.initial_memory(len(guides))
 
     @torch.no_grad()
     def act(self, seen: Signals) -> Tensor:
         """The command [N, U] of the measured signals [N, ...] of now; what was hit is planned on from there."""
         if self.again:
-            plan_again(self.guides, seen[self.signal], self.programs, self.memory, self.known)
+            plan_again(self.guides, seen[self.signal], self.programs, self.memory)
         given = {**seen, MISSION: self.programs}
         commands, self.memory = self.graph({name: given[name] for name in self.graph.signals}, self.memory)
         command: Tensor = commands[self.graph.act.command]
@@ -171,26 +172,15 @@ def begun(guide: Guide, point: Sequence[float]) -> Plan | None:
 
 def plan_again(
     guides: Sequence[Guide], points: torch.Tensor, mission: torch.Tensor, memory: Mapping[str, torch.Tensor],
-    known: torch.Tensor,
 ) -> None:
-    """Plan the rest in the worlds in which a leg was hit since ``known`` [N] legs were, or which are behind: their
-    programs and memory, in place."""
-    count = (memory["hit"] > 0).sum(-1).float()
+    """Plan the rest in the worlds in which a leg was hit or which are behind: programs and memory, in place."""
     ticks, hits, held = (memory[name].tolist() for name in ("tick", "hit", "held"))
-    for k, advanced in enumerate((count > known).tolist()):
-        if not advanced and not guides[k].due(int(ticks[k]), held[k]):
-            continue
-        how = guides[k].again if advanced else guides[k].look
-        try:
-            found = how(_numbers(points[k].tolist()), int(ticks[k]), hits[k])
-        except FormulaError:  # no room for the rest: what is followed stays
-            found = None
+    for k, point in enumerate(points.tolist()):
+        found = guides[k].step(_numbers(point), int(ticks[k]), hits[k], held[k])
         if found is not None:
             mission[k] = torch.from_numpy(found.program)
             memory["hit"][k] = 0.0
             memory["held"][k] = 0.0
-            count[k] = 0.0
-    known.copy_(count)
 
 
 def _numbers(point: Sequence[float]) -> Numbers:

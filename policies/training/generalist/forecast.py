@@ -22,7 +22,7 @@ from temporeal.sim.rewards.follower import Follower
 from temporeal.sim.stl.distribution.drawing import Drawn, draw
 from temporeal.sim.stl.distribution.motions import loaded
 from temporeal.sim.stl.distribution.settings import World, family
-from temporeal.sim.stl.itineraries.planner import Guide
+from temporeal.sim.stl.itineraries.guide import Guide
 from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.task import Task
 from temporeal.sim.task_parts.formula_bank import travel_of

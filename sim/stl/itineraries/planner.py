@@ -18,12 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from temporeal.sim.stl.itineraries.asked import Asked, asked, choices
-from temporeal.sim.stl.itineraries.detours import detours, of_formula
+from temporeal.sim.stl.itineraries.detours import detours
 from temporeal.sim.stl.itineraries.itinerary import START, Itinerary, rest
 from temporeal.sim.stl.itineraries.moving import about
+from temporeal.sim.stl.itineraries.pieces import Pieces, whole
 from temporeal.sim.stl.itineraries.program import LEGS, SIZE, TooLong, program
 from temporeal.sim.stl.itineraries.regions import NotARegion, Numbers, Region, distance
-from temporeal.sim.stl.itineraries.search import AMPLE, Begun, Travel, inner, search
+from temporeal.sim.stl.itineraries.search import AMPLE, Begun, Travel, inner, searching
 from temporeal.sim.stl.language.errors import FormulaError
 from temporeal.sim.stl.language.propositional import Formula
 from temporeal.sim.stl.planning.decompose import decompose
@@ -33,11 +34,8 @@ MOST_WAYS, MOST_VISITS = 64, 400
 """Alternatives that are searched, and their time variables together: of more the plan would not be there in time."""
 FEW_ORDERS, SMALL = 4, 0.05
 """Orders that are judged beside ways around; m: the least size of a point of these."""
-OFTEN = 0.1
-"""s: the control period from which on there is time for a plan in any step (13 ms at the median, 50 ms at most)."""
-LOOK, STILL = 10, 0.3
-"""Samples between two looks on the way; share of the way, at the speed of the search, that a robot should have come by
-then."""
+JUDGED = 25.0
+"""What a batch of the judge costs, in small pieces (:mod:`temporeal.sim.stl.itineraries.pieces`)."""
 PATIENCE = 0.05
 """Of a chance: by how much another order must be better, for the one that is followed to be left."""
 TRUSTED = 0.5
@@ -91,99 +89,43 @@ def plan(
     ways: Sequence[Asked], point: Numbers, travel: Travel, judge: Judge | None = None, *, now: int = 0,
     begun: Begun | None = None, kept: tuple[tuple[int, ...], ...] = (), around: bool = False, same: bool = False,
 ) -> Plan | None:
+    """The result of :func:`planning`, at once."""
+    return whole(planning(ways, point, travel, judge, now=now, begun=begun, kept=kept, around=around, same=same))
+
+
+def planning(
+    ways: Sequence[Asked], point: Numbers, travel: Travel, judge: Judge | None = None, *, now: int = 0,
+    begun: Begun | None = None, kept: tuple[tuple[int, ...], ...] = (), around: bool = False, same: bool = False,
+) -> Pieces[Plan | None]:
     """The itinerary with the best chance from ``point`` at sample ``now``, by the judge; by the search's slack without
     one. Of a mission that was ``begun`` it is the rest, and the order ``kept`` so far stays unless another one's chance
-    is higher by ``PATIENCE``. ``around``: also by ways around; ``same``: in
-    no order but the one ``kept``. None where no order of places satisfies the times."""
-    found = search(ways, point, travel, now=now, begun=begun)
+    is higher by ``PATIENCE``. ``around``: also by ways around; ``same``: in no order but the one ``kept``. None where
+    no order of places satisfies the times."""
+    found = yield from searching(ways, point, travel, now=now, begun=begun)
     if begun is not None:
         found = [rest(each, begun.times) for each in found]
     found = [each for each in found if not same or each.groups == kept]
     if not found:
         return None
     if around and found[0].legs and (place := found[0].legs[0].region) is not None:
+        yield FEW_ORDERS
         found = [*found[:FEW_ORDERS], *detours(found[0], point, now, travel, max(inner(place), SMALL))]
+    yield 0.5 * len(found)
     found, programs = written(found)
     if judge is None:
         return Plan(found[0], programs[0], (), float(found[0].slack >= 0 and possible(found[0], point, now)))
     times = [_hits(each.times) for each in found]
     for _ in range(2 if found[0].legs else 1):  # with the times that the search guessed, then with the judge's
+        yield JUDGED
         chances, durations = _judged(found, programs, times, point, judge, now)
         times = [_expected(each, own, now) for each, own in zip(found, durations)]
-    whole = [whole_chance(each, own) if possible(each, point, now) else 0.0 for each, own in zip(found, chances)]
+    yield len(found)
+    chance_of = [whole_chance(each, own) if possible(each, point, now) else 0.0 for each, own in zip(found, chances)]
     least = TRUSTED * min(found[0].slack, AMPLE) if not around else min(0.0, found[0].slack)
     best = int(np.argmax([(chance if each.slack >= least else chance - 1.0) + PATIENCE * (each.groups == kept)
-                          for chance, each in zip(whole, found)]))
+                          for chance, each in zip(chance_of, found)]))
     expected = replace(found[best], times=tuple(int(t) for t in times[best][: len(found[best].times)]))
-    return Plan(expected, programs[best], tuple(map(float, chances[best])), whole[best])
-
-
-class Guide:
-    """Plans a mission at its start, and its rest again whenever a leg is hit and on the way. ``dt`` s: control period.
-
-    Attributes:
-        plan: what is followed now; None: no order of places satisfies the times.
-        begun: what was hit before that plan; None: nothing. ``since``, ``place``: sample of the last plan or look, and
-            where the robot was [m]. ``entered``: whether it was in the place of the leg under way since the last plan.
-    """
-
-    def __init__(self, ways: Sequence[Asked], travel: Travel, judge: Judge | None, dt: float) -> None:
-        self.ways, self.travel, self.judge, self.often = tuple(ways), travel, judge, dt >= OFTEN
-        self.plan: Plan | None = None
-        self.begun: Begun | None = None
-        self.since, self.place, self.entered = 0, (0.0, 0.0, 0.0), False
-
-    def begin(self, point: Numbers) -> Plan | None:
-        """The plan from the start of a mission."""
-        self.begun, self.since, self.place, self.entered = None, 0, point, False
-        self.plan = plan(self.ways, point, self.travel, self.judge)
-        return self.plan
-
-    def again(self, point: Numbers, now: int, hits: Sequence[float]) -> Plan | None:
-        """The plan of the rest, where legs of the program were hit at ``hits`` [LEGS] (1 + sample, 0: not yet), the
-        follower's memory; None where none was, or the rest has no plan: what is followed stays. With another program
-        the follower's ``hit`` and ``held`` begin at 0."""
-        done = sum(1 for hit in hits if hit > 0)
-        if self.plan is None or not 0 < done < len(self.plan.itinerary.groups):
-            return None
-        return self._plan(point, now, hits[:done], around=False)
-
-    def due(self, now: int, held: float) -> bool:
-        """Whether it is time to :meth:`look`: ``LOOK`` samples after the last plan or look, unless the robot is in its
-        place, where it has ``held`` samples. To be asked at each sample: who was in a place and left it before its time
-        keeps the order, because another one may ask that it was never there."""
-        self.entered = self.entered or held > 0
-        return self.plan is not None and self.judge is not None and now - self.since >= LOOK and held <= 0
-
-    def look(self, point: Numbers, now: int, hits: Sequence[float]) -> Plan | None:
-        """The plan of the rest on the way: in another order, or by a way around, where the judge finds that likelier.
-        None where what is followed stays; else as of :meth:`again`. Where the control period is too short for that in
-        each look, only a robot that came less than ``STILL`` of the way that it could have is looked after."""
-        before, done = self.plan, sum(1 for hit in hits if hit > 0)
-        if before is None or done >= len(before.itinerary.groups):
-            return None
-        came, could = self.travel(self.place, point, ()), now - self.since
-        self.since, self.place = now, point
-        if not self.often and came >= STILL * could:
-            return None
-        found = self._plan(point, now, hits[:done], around=True)
-        return None if found is None or np.array_equal(found.program, before.program) else found
-
-    def _plan(self, point: Numbers, now: int, hits: Sequence[float], around: bool) -> Plan | None:
-        """The plan of the rest after the legs that were hit at ``hits`` [K], the first of the plan; kept, if there is
-        one."""
-        if self.plan is None:
-            return None
-        own, done = self.plan.itinerary, len(hits)
-        before = self.begun or Begun(own.alternative, (), ())
-        asked_for = [(group, int(hit) - 1) for group, hit in zip(own.groups, hits) if group]
-        begun = Begun(own.alternative, (*before.groups, *(group for group, _ in asked_for)),
-                      (*before.times, *(hit for _, hit in asked_for)))
-        found = plan(self.ways, point, self.travel, self.judge, now=now, begun=begun,
-                     kept=of_formula(own.groups[done:]), around=around, same=around and self.entered)
-        if found is not None:
-            self.plan, self.begun, self.since, self.place, self.entered = found, begun, now, point, False
-        return found
+    return Plan(expected, programs[best], tuple(map(float, chances[best])), chance_of[best])
 
 
 def whole_chance(found: Itinerary, chances: Floats) -> float:

@@ -18,6 +18,7 @@ import numpy as np
 
 from temporeal.sim.stl.itineraries.asked import Asked, Interval
 from temporeal.sim.stl.itineraries.itinerary import Itinerary, itinerary
+from temporeal.sim.stl.itineraries.pieces import Pieces, whole
 from temporeal.sim.stl.itineraries.regions import FAR, Numbers, Region, distance
 from temporeal.sim.stl.planning.difference_constraints import UNBOUNDED, Ints
 
@@ -67,26 +68,32 @@ class Begun:
 
 def search(
     ways: Sequence[Asked], point: Numbers, travel: Travel, *, now: int = 0, begun: Begun | None = None,
-    most: int = MOST,
 ) -> list[Itinerary]:
-    """At most ``most`` itineraries from ``point`` at sample ``now``, the best by slack first; of all alternatives, or
+    """The result of :func:`searching`, at once."""
+    return whole(searching(ways, point, travel, now=now, begun=begun))
+
+
+def searching(
+    ways: Sequence[Asked], point: Numbers, travel: Travel, *, now: int = 0, begun: Begun | None = None,
+) -> Pieces[list[Itinerary]]:
+    """At most ``MOST`` itineraries from ``point`` at sample ``now``, the best by slack first; of all alternatives, or
     of the rest of the one that was ``begun``, whose legs that were hit are in it. Where a narrow beam finds none in
     time, wider ones look again."""
     ranked = list[Itinerary]()
     for width, ahead in ROUNDS:
-        found = [each for number, asked in enumerate(ways) if begun is None or begun.alternative == number
-                 for each in of_way(asked, number, point, travel, now, begun, width, ahead)]
-        ranked = sorted([*ranked, *found], key=lambda each: (min(each.slack, AMPLE), -max(each.times, default=0)),
-                        reverse=True)
+        for number, asked in enumerate(ways):
+            if begun is None or begun.alternative == number:
+                ranked += yield from of_way(asked, number, point, travel, now, begun, width, ahead)
+        ranked.sort(key=lambda each: (min(each.slack, AMPLE), -max(each.times, default=0)), reverse=True)
         if (ranked and ranked[0].slack >= 0) or all(each.variables <= FEW for each in ways):
             break
-    return list({(each.alternative, each.groups): each for each in ranked}.values())[:most]
+    return list({(each.alternative, each.groups): each for each in ranked}.values())[:MOST]
 
 
 def of_way(
     asked: Asked, number: int, point: Numbers, travel: Travel, now: int, begun: Begun | None, width: int,
     ahead: bool = False,
-) -> list[Itinerary]:
+) -> Pieces[list[Itinerary]]:
     """The itineraries of one alternative, by a beam of at most ``width``."""
     first = Partial({}, (), (), (), point, now, inf, -asked.bounds[:, 0], asked.bounds[0].copy())
     first.high[0] = UNBOUNDED
@@ -95,12 +102,19 @@ def of_way(
     if asked.variables <= FEW:
         width = WIDEST
     for _ in range(asked.variables - len(beam[0].hits)):
-        after = (after for each in beam for after in expanded(asked, each, travel, ahead))
+        after = list[Partial]()
+        for each in beam:
+            yield 1
+            after += expanded(asked, each, travel, ahead)
         ranked = sorted(after, key=Partial.score, reverse=True)
         beam = (unlike(asked, ranked) if ahead else ranked)[:width]
-    found = (itinerary(asked, number, each.groups, each.times, each.places, each.slack, each.triggers,
-                       each.times[:past]) for each in beam)
-    return [each for each in found if each is not None]
+    found = list[Itinerary]()
+    for each in beam:
+        yield 1
+        one = itinerary(asked, number, each.groups, each.times, each.places, each.slack, each.triggers,
+                        each.times[:past])
+        found += [] if one is None else [one]
+    return found
 
 
 def unlike(asked: Asked, ranked: Sequence[Partial]) -> list[Partial]:

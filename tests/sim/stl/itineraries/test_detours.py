@@ -9,8 +9,9 @@ import pytest
 
 from temporeal.robots.signals import SignalSpec, schema
 from temporeal.sim.stl.itineraries.detours import detours
+from temporeal.sim.stl.itineraries.guide import LOOK, Guide
 from temporeal.sim.stl.itineraries.itinerary import START
-from temporeal.sim.stl.itineraries.planner import LOOK, Guide, ways_of
+from temporeal.sim.stl.itineraries.planner import ways_of
 from temporeal.sim.stl.itineraries.regions import distance
 from temporeal.sim.stl.itineraries.search import search, straight
 from temporeal.sim.stl.language.parse import parse
@@ -51,6 +52,18 @@ def test_none_where_the_robot_is_there_or_the_window_is_over() -> None:
     assert detours(direct, POINT, direct.legs[0].high, TRAVEL, 0.5) == []
 
 
+NOTHING = [0.0] * 12
+
+
+def planned(guide: Guide, point, now, hits):
+    """The plan, however many steps it takes: the robot stays where it is meanwhile."""
+    found = guide.step(point, now, hits, 0.0)
+    while guide.rest is not None:
+        now += 1
+        found = guide.step(point, now, hits, 0.0)
+    return found
+
+
 def stuck(programs, points, ticks, hits):
     """A judge of a policy that does not get past the disc by itself."""
     legs = programs[:, :144].reshape(-1, 12, 12)
@@ -65,13 +78,13 @@ def test_who_is_stuck_is_sent_around_and_then_on(dt: float) -> None:
     guide = Guide(ways(), TRAVEL, stuck, dt)
     began = guide.begin(POINT)
     assert began is not None and not guide.due(LOOK - 1, 0.0) and not guide.due(LOOK, 1.0) and guide.due(LOOK, 0.0)
-    found = guide.look(POINT, LOOK, [0.0] * 12)
+    found = planned(guide, POINT, LOOK, NOTHING)
     assert found is not None and found.itinerary.groups[0] == () and found.chance > began.chance
     via = found.itinerary.places[0]
-    on = guide.again(via, 40, [41.0, *[0.0] * 11])
+    on = planned(guide, via, 40, [41.0, *[0.0] * 11])
     assert on is not None and on.itinerary.groups == began.itinerary.groups
     assert guide.begun is not None and guide.begun.groups == ()  # the formula did not ask for the point
-    assert guide.look(via, 40 + LOOK, [0.0] * 12) is None  # the way is free: what is followed stays
+    assert planned(guide, via, 40 + LOOK, NOTHING) is None  # the way is free: what is followed stays
 
 
 def test_who_left_a_place_before_its_time_keeps_the_order() -> None:
@@ -92,8 +105,8 @@ def test_who_left_a_place_before_its_time_keeps_the_order() -> None:
         began = guide.begin(POINT)
         assert began is not None
         chosen[0] = began.itinerary.places[0][0]
-        assert not guide.due(LOOK - 1, float(left)) and guide.due(LOOK, 0.0)
-        found = guide.look(POINT, LOOK, [0.0] * 12)
+        assert guide.step(POINT, LOOK - 1, NOTHING, float(left)) is None and guide.due(LOOK, 0.0)
+        found = guide.step(POINT, LOOK, NOTHING, 0.0)
         groups = began.itinerary.groups if found is None else found.itinerary.groups
         assert (tuple(group for group in groups if group) == began.itinerary.groups) == same
 
@@ -101,5 +114,34 @@ def test_who_left_a_place_before_its_time_keeps_the_order() -> None:
 def test_where_there_is_little_time_only_who_rests_is_looked_after() -> None:
     guide = Guide(ways(), TRAVEL, stuck, 0.02)
     guide.begin(POINT)
-    assert guide.look((0.9, 0.0, 0.0), LOOK, [0.0] * 12) is None  # it came nearly as far as it could
-    assert guide.look((0.9, 0.0, 0.0), 2 * LOOK, [0.0] * 12) is not None
+    assert planned(guide, (0.9, 0.0, 0.0), LOOK, NOTHING) is None  # it came nearly as far as it could
+    assert planned(guide, (0.9, 0.0, 0.0), 2 * LOOK, NOTHING) is not None
+
+
+def test_where_there_is_little_time_a_plan_is_made_in_pieces_and_is_the_same() -> None:
+    """In each step one batch of the judge at most; a hit on the way makes it begin anew."""
+    calls = [0]
+
+    def counted(*arrays):
+        calls[0] += 1
+        return stuck(*arrays)
+
+    at_once, bit_by_bit = (Guide(ways(), TRAVEL, counted, dt) for dt in (0.1, 0.02))
+    for guide in (at_once, bit_by_bit):
+        guide.begin(POINT)
+    wanted, now = at_once.step(POINT, LOOK, NOTHING, 0.0), LOOK
+    found, steps = None, 0
+    while found is None:
+        calls[0] = 0
+        found, steps = bit_by_bit.step(POINT, now + steps, NOTHING, 0.0), steps + 1
+        assert calls[0] <= 1 and (found is not None or bit_by_bit.rest is not None)
+    assert wanted is not None and steps > 2 and np.array_equal(found.program, wanted.program)
+    bit_by_bit.step(POINT, 100, [50.0, *NOTHING[1:]], 0.0)
+    assert bit_by_bit.rest is not None and not bit_by_bit.rest.around and bit_by_bit.rest.now == 100
+
+
+def test_a_plan_on_the_way_is_dropped_once_the_robot_has_come() -> None:
+    guide = Guide(ways(), TRAVEL, stuck, 0.02)
+    guide.begin(POINT)
+    assert guide.step(POINT, LOOK, NOTHING, 0.0) is None and guide.rest is not None
+    assert guide.step(POINT, LOOK + 1, NOTHING, 1.0) is None and guide.rest is None

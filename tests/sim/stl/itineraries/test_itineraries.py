@@ -12,7 +12,8 @@ from temporeal.robots.spec import load_robot
 from temporeal.sim.stl.distribution.drawing import draw
 from temporeal.sim.stl.distribution.motions import loaded
 from temporeal.sim.stl.distribution.settings import family, world
-from temporeal.sim.stl.itineraries.planner import Guide, plan, reading, ways_of
+from temporeal.sim.stl.itineraries.guide import Guide
+from temporeal.sim.stl.itineraries.planner import plan, reading, ways_of
 from temporeal.sim.stl.itineraries.program import LEGS, SIZE, program, split
 from temporeal.sim.stl.itineraries.regions import NotARegion, Region, distance, region
 from temporeal.sim.stl.itineraries.search import search, straight
@@ -171,9 +172,9 @@ def test_the_rest_is_planned_from_the_hits() -> None:
     first = guide.begin((0.0, 0.0, 0.0))
     assert first is not None and len(first.itinerary.legs) == 3
     hits = np.zeros(LEGS)
-    assert guide.again((0.0, 0.0, 0.0), 5, hits) is None  # nothing was hit yet
+    assert guide.step((0.0, 0.0, 0.0), 5, hits, 0.0) is None  # nothing was hit yet
     hits[0] = 1 + 12  # a at sample 12
-    found = guide.again((1.6, 0.0, 0.0), 13, hits)
+    found = guide.step((1.6, 0.0, 0.0), 13, hits, 0.0)
     assert found is not None and guide.begun is not None and guide.begun.times == (12,)
     second, third = found.itinerary.legs
     assert second.region is not None and second.region.center == (-2.0, 1.0, 0.0)
@@ -181,7 +182,7 @@ def test_the_rest_is_planned_from_the_hits() -> None:
     assert split(found.program)["legs"][:, 10].sum() == 2
     hits[:] = 0.0
     hits[0] = 1 + 40
-    last = guide.again((-1.6, 1.0, 0.0), 41, hits)
+    last = guide.step((-1.6, 1.0, 0.0), 41, hits, 0.0)
     assert last is not None and guide.begun.times == (12, 40)
     assert [leg.high for leg in last.itinerary.legs] == [65]
 
@@ -191,7 +192,7 @@ def test_what_was_kept_until_a_hit_is_over_behind_it() -> None:
     assert guide.begin((-1.0, 1.0, 0.0)) is not None
     hits = np.zeros(LEGS)
     hits[0] = 1 + 17
-    found = guide.again((1.6, 0.0, 0.0), 18, hits)
+    found = guide.step((1.6, 0.0, 0.0), 18, hits, 0.0)
     assert found is not None
     (door,) = [kept for kept in found.itinerary.kept if not kept.region.inside]
     assert door.end == (-1, 16)  # a sample before the key was hit, counted from the start
@@ -202,7 +203,7 @@ def test_an_answer_is_due_from_the_request_that_was_flown() -> None:
     assert guide.begin((0.0, 0.0, 0.0)) is not None
     hits = np.zeros(LEGS)
     hits[0] = 1 + 20
-    found = guide.again((1.6, 0.0, 0.0), 21, hits)
+    found = guide.step((1.6, 0.0, 0.0), 21, hits, 0.0)
     assert found is not None
     answer = next(leg for leg in found.itinerary.legs if leg.region and leg.region.center[0] == -2.0)
     assert answer.high <= 20 + 30
@@ -227,7 +228,7 @@ def test_another_order_is_taken_only_if_it_is_better_by_enough(better: float, ch
     prefers["y"] = ({0.0, 3.0} - {second.center[1]}).pop()  # now the one that was to come last
     hits = np.zeros(LEGS)
     hits[0] = 1 + 18
-    found = guide.again((-1.6, 1.0, 0.0), 19, hits)
+    found = guide.step((-1.6, 1.0, 0.0), 19, hits, 0.0)
     assert found is not None and found.itinerary.legs[0].region is not None
     assert (found.itinerary.legs[0].region.center[1] == prefers["y"]) == changes
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -21,14 +21,14 @@ from temporeal.robots.artifact.runtime import Artifact
 from temporeal.robots.spec import RobotSpec
 from temporeal.sim.stl.instructions.vocabulary import InstructionError
 from temporeal.sim.stl.itineraries.detours import of_formula
+from temporeal.sim.stl.itineraries.guide import Guide, Ways
 from temporeal.sim.stl.itineraries.itinerary import Itinerary, Leg
 from temporeal.sim.stl.itineraries.moving import Floats, moved, placed, shifts
 from temporeal.sim.stl.itineraries.on_the_way import chance_left
-from temporeal.sim.stl.itineraries.planner import Guide, Plan, reading
+from temporeal.sim.stl.itineraries.planner import Plan, reading
 from temporeal.sim.stl.itineraries.program import BIG
 from temporeal.sim.stl.itineraries.regions import Numbers
 from temporeal.sim.stl.itineraries.search import straight
-from temporeal.sim.stl.language.errors import FormulaError
 from temporeal.sim.stl.language.text import number_text
 from temporeal_bridge.instruction.typed_formulas import Typed, formulas_of, typed, where
 from temporeal_bridge.interface.interface import Interface
@@ -47,8 +47,9 @@ class FormulaMission:
 
     Attributes:
         found: the plan that is followed; None: there was no state yet. forecast: P(satisfied) when the mission was
-            planned. left: now. planned_s: what planning took [s]; again_s: the longest plan on the way.
-        done: places that were hit before the plan that is followed.
+            planned. left: now. planned_s: what planning took [s]; again_s: at most, planning in a control step.
+        done: places that were hit before the plan that is followed. centers, asked_at: where signals that regions are
+            bound to were when it was begun, and when the newest plan was.
     """
 
     def __init__(self, artifact: Artifact, typed: Typed, require: float = 0.0, read_s: float = 0.0) -> None:
@@ -56,18 +57,19 @@ class FormulaMission:
         self.of, self.dt = formulas_of(artifact.manifest), 1.0 / artifact.manifest.rate_hz
         self.found: Plan | None = None
         self.guide: Guide | None = None
-        self.done = self.known = 0
+        self.done = 0
         self.forecast = self.left = float("nan")
         self.read_s, self.planned_s, self.again_s = read_s, 0.0, 0.0
         self.row: Floats = np.zeros(self.of.size, np.float32)
         self.by: dict[str, Floats] = {}
+        self.asked_at: dict[str, np.ndarray] = {}
         self.centers: dict[str, np.ndarray] = {}
 
     def plan(self, signals: Signals) -> None:
         """Plan from where the robot and what moves are now. InstructionError: it is not flown."""
         began = perf_counter()
-        point, centers = numbers(signals[self.of.position]), self._centers(signals)
-        guide = Guide(placed(self.typed.ways, centers), straight(self.of.speed, self.dt, self.of.per_axis),
+        point = numbers(signals[self.of.position])
+        guide = Guide(self._ways(signals), straight(self.of.speed, self.dt, self.of.per_axis),
                       self.artifact.judged, self.dt)
         try:
             found = guide.begin(point)
@@ -80,35 +82,29 @@ class FormulaMission:
             raise InstructionError(f"P(satisfied) is {forecast:.2f}, {self.require:g} is required. The best itinerary: "
                                    + "; ".join(lines(found, self.dt)))
         self.guide, self.forecast, self.left, self.done, self.again_s = guide, forecast, forecast, 0, 0.0
-        self._follow(found, centers)
+        self._follow(found)
         self.planned_s = perf_counter() - began
 
-    def _centers(self, signals: Signals) -> dict[str, np.ndarray]:
-        """Where the signals that regions are bound to are now."""
-        return {name: np.asarray(signals[name], float).copy() for name in self.typed.bound}
+    def _ways(self, signals: Signals) -> Ways:
+        """The alternatives with the places that move where they are now, for a plan that begins."""
+        self.asked_at = {name: np.asarray(signals[name], float).copy() for name in self.typed.bound}
+        return placed(self.typed.ways, self.asked_at)
 
-    def _follow(self, found: Plan, centers: dict[str, np.ndarray]) -> None:
-        self.found, self.row, self.by, self.centers = found, found.program, shifts(found.itinerary), centers
-        self.known = 0
+    def _follow(self, found: Plan) -> None:
+        self.found, self.row, self.by, self.centers = found, found.program, shifts(found.itinerary), self.asked_at
 
     def advance(self, signals: Signals) -> None:
-        """After a control step with ``signals``: where a place was hit, plan the rest from here, and on the way where
-        another plan is likelier. The policy's memory of hits then begins anew."""
-        memory = self.artifact.memory
-        hits, now = memory[HIT][0], int(memory[TICK][0])
-        count = int((hits > 0).sum())
-        if self.guide is None or not (count > self.known or self.guide.due(now, float(memory[HELD][0]))):
+        """After a control step with ``signals``: plan the rest where a place was hit, and on the way where another plan
+        is likelier. The policy's memory of hits begins anew with a plan."""
+        if self.guide is None:
             return
-        how = self.guide.again if count > self.known else self.guide.look
-        began, self.known, centers = perf_counter(), count, self._centers(signals)
-        self.guide.ways, found = placed(self.typed.ways, centers), None
-        # a rest that a row cannot hold, or a signal that overflows: the plan that is followed stays
-        with suppress(FormulaError, ArithmeticError):
-            found = how(numbers(signals[self.of.position]), now, hits.tolist())
+        memory, began = self.artifact.memory, perf_counter()
+        found = self.guide.step(numbers(signals[self.of.position]), int(memory[TICK][0]), memory[HIT][0].tolist(),
+                                float(memory[HELD][0]), partial(self._ways, signals))
         if found is not None:
             self.artifact.memory = {**memory, HIT: np.zeros_like(memory[HIT]), HELD: np.zeros_like(memory[HELD])}
             self.done = 0 if self.guide.begun is None else len(self.guide.begun.groups)
-            self._follow(found, centers)
+            self._follow(found)
         self.again_s = max(self.again_s, perf_counter() - began)
 
     def reads(self, signals: Signals) -> dict[str, np.ndarray]:
