@@ -42,14 +42,18 @@ if TYPE_CHECKING:
 PART, SEEDS, EPISODES, LEARNED, NOMINAL = "gap-study", (1, 2, 3), 100, 200, 40
 FRESH = 100_000  # number of the first judged episode: learning counts from its seed's thousand
 HIDDEN = Path(__file__).resolve().parents[2] / "examples" / "gap_quadrotor.yaml"
-SCALE = 0.2  # of the task's actions of 0.2 N and 5, 5, 2 rad/s: 0.04 N is an eighth of the weight
+SCALE = 0.1  # of the task's actions of 0.2 N and 5, 5, 2 rad/s: 0.02 N is a sixteenth of the weight
 LOSS, TARGET = 0.15, 0.95
-SETTINGS = ("algo=sac", "algo.warmup=2000", "algo.critic_first=2000", "algo.updates_per_step=1.0",
-            "algo.policy_every=2", "algo.policy_rate=1.0e-4", "algo.critics=5", "algo.policy_value=mean",
-            "algo.gamma=0.98", "algo.n_step=5", "algo.temperature=0.02", "algo.total_steps=200000",
-            "algo.size=200000", "algo.report_steps=2000", "reward=task", "success=formula", "publish=1")
-"""Critics before the policy and a slow policy, as for any residual (docs/how-to/residual-off-policy.md), not tuned. The
-learner is stopped when the actor has its episodes; no budget of steps ends it before."""
+SETTINGS = ("algo=td3", "algo.warmup=1500", "algo.critic_first=2000", "algo.updates_per_step=3.0",
+            "algo.policy_every=2", "algo.policy_rate=1.0e-4", "algo.critics=3", "algo.policy_value=mean",
+            "algo.gamma=0.97", "algo.n_step=5", "algo.exploration=0.2", "algo.restraint=0.02",
+            "algo.total_steps=200000", "algo.size=200000", "algo.report_steps=2000", "reward=task", "success=formula",
+            "publish=1")
+"""Critics before the policy, a slow policy, a small scale and little noise, as for any residual
+(docs/how-to/residual-off-policy.md). Found in a simulation that is faster than real time, of a robot with about these
+parameters and delays, one seed, 64 episodes: with a scale of 0.2 and the noise of SAC the return fell far below the
+base's; TD3 with a scale of 0.2 came to 48 % after 16,000 steps, with this one to 67 % after 12,000. The learner is
+stopped when the actor has its episodes; no budget of steps ends it before."""
 COUNTED = ("cycles", "late", "clock_s", "sent", "stops", "limited", "outside", "asked_outside")
 START_S, END_S = 60.0, 60.0  # of the learner's process
 ROWS = ("residual.gap.nominal", "residual.gap.loss", "residual.gap.learned", "residual.gap.outside")
