@@ -35,12 +35,13 @@ Ways = Sequence[Asked]
 @dataclass(frozen=True)
 class Rest:
     """A plan of the rest that is being made: from ``point`` at sample ``now``, of a mission that was ``begun``;
-    ``around``: on the way, not after a hit."""
+    ``kept``: the order of the plan that is followed; ``around``: on the way, not after a hit."""
 
     work: Work[Plan | None]
     begun: Begun
     now: int
     point: Numbers
+    kept: tuple[tuple[int, ...], ...]
     around: bool
 
 
@@ -83,12 +84,13 @@ class Guide:
         count = sum(1 for hit in hits if hit > 0)
         self.entered = self.entered or held > 0
         if count > self.known:
-            self.known, self.rest = count, self._begun(point, now, hits[:count], ways, around=False)
+            self.known, self.entered = count, False
+            self.rest = self._begun(point, now, hits[:count], ways, around=False)
         elif self.rest is not None and self.rest.around and held > 0:  # it has come after all
             self.rest = None
         elif self.rest is None and self.due(now, held) and self._behind(point, now):
             self.rest = self._begun(point, now, hits[:count], ways, around=True)
-        return None if self.rest is None else self._done(self.rest, held)
+        return None if self.rest is None else self._done(self.rest)
 
     def due(self, now: int, held: float) -> bool:
         """Whether it is time to look: ``LOOK`` samples after the last plan or look, unless the robot is in its place,
@@ -116,12 +118,14 @@ class Guide:
         asked_for = [(group, int(hit) - 1) for group, hit in zip(own.groups, hits) if group]
         begun = Begun(own.alternative, (*before.groups, *(group for group, _ in asked_for)),
                       (*before.times, *(hit for _, hit in asked_for)))
-        return Rest(Work(planning(self.ways, point, self.travel, self.judge, now=now, begun=begun,
-                                  kept=of_formula(own.groups[len(hits):]), around=around,
-                                  same=around and self.entered)), begun, now, point, around)
+        kept = of_formula(own.groups[len(hits):])
+        work = Work(planning(self.ways, point, self.travel, self.judge, now=now, begun=begun, kept=kept, around=around,
+                             same=around and self.entered))
+        return Rest(work, begun, now, point, kept, around)
 
-    def _done(self, rest: Rest, held: float) -> Plan | None:
-        """The plan, once it is there and other than what is followed."""
+    def _done(self, rest: Rest) -> Plan | None:
+        """The plan, once it is there and other than what is followed; in no other order, if the robot came to the next
+        place meanwhile."""
         try:
             if not rest.work.go_on(self.most):
                 return None
@@ -129,12 +133,10 @@ class Guide:
         except (FormulaError, ArithmeticError):  # a rest that a program cannot hold, a place that overflows
             found = None
         self.rest = None
-        if self.plan is None or found is None:
+        if self.plan is None or found is None or (self.entered and of_formula(found.itinerary.groups) != rest.kept):
             return None
         new = not (rest.around and np.array_equal(found.program, self.plan.program))
         self._follow(found, rest.begun, rest.now, rest.point)
-        if not rest.around:
-            self.entered = held > 0
         if not new:
             return None
         self.known = 0

@@ -145,3 +145,26 @@ def test_a_plan_on_the_way_is_dropped_once_the_robot_has_come() -> None:
     guide.begin(POINT)
     assert guide.step(POINT, LOOK, NOTHING, 0.0) is None and guide.rest is not None
     assert guide.step(POINT, LOOK + 1, NOTHING, 1.0) is None and guide.rest is None
+
+
+def test_another_order_is_not_taken_once_the_robot_came_to_the_next_place_meanwhile() -> None:
+    text = " & ".join(f"F[0,60] norm(base_pos_w - {name}) < 0.5" for name in "abc")
+    where = {"a": [0.0, 0.0, 0.0], "b": [3.0, 0.0, 0.0], "c": [-3.0, 0.0, 0.0]}
+    formula, avoided = parse(text, schema(SignalSpec("base_pos_w", (3,), "m")), where), [0.0]
+
+    def judge(programs, points, ticks, hits):  # going first to the place on one side is hopeless
+        place = programs[:, :144].reshape(-1, 12, 12)[:, 0, 0]
+        return np.where((hits.sum(1) == 0) & (place * avoided[0] > 1.0), 0.2, 0.9), np.full(len(programs), 20.0)
+
+    for came in (False, True):
+        guide = Guide(ways_of(formula, 0.02, "base_pos_w"), TRAVEL, judge, 0.02)
+        avoided[0] = 0.0
+        began = guide.begin((0.0, 0.0, 0.0))
+        assert began is not None and began.itinerary.places[0][0] == 0.0
+        avoided[0] = began.itinerary.places[1][0]
+        found, now, hits = None, 1, [1.0, *NOTHING[1:]]
+        assert guide.step((0.0, 0.0, 0.0), now, hits, 0.0) is None
+        while guide.rest is not None:
+            now += 1
+            found = guide.step((0.0, 0.0, 0.0), now, hits, float(came))
+        assert (found is None) == came
