@@ -44,16 +44,10 @@ FRESH = 100_000  # number of the first judged episode: learning counts from its 
 HIDDEN = Path(__file__).resolve().parents[2] / "examples" / "gap_quadrotor.yaml"
 SCALE = 0.1  # of the task's actions of 0.2 N and 5, 5, 2 rad/s: 0.02 N is a sixteenth of the weight
 LOSS, TARGET = 0.15, 0.95
-SETTINGS = ("algo=td3", "algo.warmup=1500", "algo.critic_first=2000", "algo.updates_per_step=3.0",
-            "algo.policy_every=2", "algo.policy_rate=1.0e-4", "algo.critics=3", "algo.policy_value=mean",
-            "algo.gamma=0.97", "algo.n_step=5", "algo.exploration=0.2", "algo.restraint=0.02",
-            "algo.total_steps=200000", "algo.size=200000", "algo.report_steps=2000", "reward=task", "success=formula",
-            "publish=1")
-"""Critics before the policy, a slow policy, a small scale and little noise, as for any residual
-(docs/how-to/residual-off-policy.md). Found in a simulation that is faster than real time, of a robot with about these
-parameters and delays, one seed, 64 episodes: with a scale of 0.2 and the noise of SAC the return fell far below the
-base's; TD3 with a scale of 0.2 came to 48 % after 16,000 steps, with this one to 67 % after 12,000. The learner is
-stopped when the actor has its episodes; no budget of steps ends it before."""
+SETTINGS = ("algo=resfit_robot", "reward=task", "success=formula", "publish=1")
+"""Settings and scale were found in a simulation that is faster than real time, of a robot with about these parameters
+and delays, on one seed (docs/how-to/crossing-the-gap.md). The learner is stopped when the actor has its episodes; no
+budget of steps ends it before."""
 COUNTED = ("cycles", "late", "clock_s", "sent", "stops", "limited", "outside", "asked_outside")
 START_S, END_S = 60.0, 60.0  # of the learner's process
 ROWS = ("residual.gap.nominal", "residual.gap.loss", "residual.gap.learned", "residual.gap.outside")

@@ -41,7 +41,7 @@ def test_every_group_has_options() -> None:
 
 # sizes and starts of one learner: files of settings with its name
 VARIANTS = {"vla_small": "vla", "vla_base": "vla", "vla_few_shot": "vla", "rlpd": "sac",
-            "resfit": "td3", "resip": "ppo"}
+            "resfit": "td3", "resfit_robot": "td3", "resip": "ppo"}
 FIRST_AND_LAST = {(group, option) for group, options in groups().items() for option in (*options[:2], options[-1])}
 
 
