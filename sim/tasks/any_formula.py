@@ -68,17 +68,18 @@ def check_count(name: str, value: Any) -> None:
         raise ValueError(f"task 'any_formula': {name} is a whole number from 1 on, got {value!r}")
 
 
-def lengths(of: System, where: World) -> Lengths:
-    """The units of what is seen."""
+def lengths(of: System, where: World, guard: float | None = None) -> Lengths:
+    """The units of what is seen. ``guard`` m; None: two fifths of the least radius."""
     wide = max(b - a for a, b in zip(of.fence["low"], of.fence["high"]))
     scale = 0.5 * wide
     return Lengths(scale, 0.5 * where.radius[0], wide / of.pace / of.control_dt, of.pace * of.control_dt,
-                   len(where.low), 0.4 * where.radius[0])
+                   len(where.low), 0.4 * where.radius[0] if guard is None else guard)
 
 
 def make(
     *, system: str = "linear", family: str = "train", formulas: int = 1000, seed: int = 0, slack: float | None = None,
-    margin: float | None = None, rest_s: float = 10.0, reward: Mapping[str, float] | None = None,
+    margin: float | None = None, guard: float | None = None, rest_s: float = 10.0,
+    reward: Mapping[str, float] | None = None,
 ) -> Task:
     """The task.
 
@@ -86,7 +87,8 @@ def make(
         system: with a world in `configs/formulas`. ``family``: of formulas there; ``formulas``: how many are drawn,
             with ``seed``.
         slack: m that a robot must be inside of a place to count; None: the system's. ``margin``: m by which what is
-            kept must be; None: ``SAFE`` times that of witnesses.
+            kept must be; None: ``SAFE`` times that of witnesses. ``guard``: m from what must be kept at which
+            ``reward.near`` begins; None: two fifths of the least radius of places. What cannot stop at once needs more.
         rest_s: s after the last hit at which an episode ends.
     """
     of: System = system_of(system)
@@ -95,7 +97,8 @@ def make(
     margin = SAFE * where.margin if margin is None else margin
     for name, value in (("slack", slack), ("margin", margin), ("rest_s", rest_s)):
         check_range("any_formula", name, value, 0.0, 10.0, "m, or s")
-    unit = lengths(of, where)
+    check_range("any_formula", "guard", 1.0 if guard is None else guard, 1e-3, 10.0, "m")
+    unit = lengths(of, where, guard)
     families(family)  # that there is one
     check_count("formulas", formulas)
     length = where.horizon_s
