@@ -130,9 +130,10 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "code", "told"), [
     (("monitor", "{}", "--wait", "0.5"), 2, "no message on"),
-    pytest.param(("doctor", "--artifact", "{}", "--seconds", "0.5"), 1, "recorded commands", marks=pytest.mark.slow)],
+    (("doctor", "--artifact", "{}", "--seconds", "0.5"), 1, "recorded commands")],
     ids=["monitor", "doctor"])
 def test_verbs_of_the_robot_load_a_trained_artifact_without_torch(words, code, told, tmp_path):
     """Its task's signals are the artifact's own word: to make the task again takes what a robot does not have."""
@@ -157,6 +158,7 @@ def test_errors_of_a_node_are_one_line_and_status_2(tmp_path):
         "monitor_node: error: domain is '300'; a DDS domain is a whole number from 0 to 232"]
 
 
+@pytest.mark.slow
 def test_an_artifact_that_is_none_is_named(tmp_path):
     from temporeal_bridge.transports.dds import free_domain
 

@@ -128,6 +128,7 @@ def test_a_base_rolls_as_its_twist_says_and_stops_without(lockstep, tmp_path):
     assert np.linalg.norm(sim.plant.signals()["base_vel_w"]) < 1e-3
 
 
+@pytest.mark.slow
 def test_a_quadrotor_of_two_kilograms_flies_over_px4(lockstep, tmp_path):
     robot = foreign_robots.flyer(tmp_path / "flyer")
     artifact = write_artifact(tmp_path / "artifact", mass=2.0, robot=robot)

@@ -220,6 +220,7 @@ def test_a_second_mission_starts_from_a_fresh_memory(bench):
     assert bench.modes[-1] == "active 2" and float(bench.loaded.memory["tick"][0]) == bench.node.flight.steps
 
 
+@pytest.mark.slow
 @ONE
 def test_after_the_mission_it_levels_and_sinks_then_falls_silent(bench):
     bench.begin()

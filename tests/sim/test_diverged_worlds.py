@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from tests.examples import thinned
 
 from temporeal.sim import diverged_worlds
 from temporeal.sim.backends import mujoco, quadrotor
@@ -243,6 +244,7 @@ def endless(record):
     return other
 
 
+@pytest.mark.parametrize("compiled", thinned([False, True], keep=[True]), ids=["plain", "compiled"])
 def test_a_fault_says_what_was_not_sound_and_is_relived(tmp_path, compiled):
     task = altered(load_task("hover"), reward=quotient)
     task.observe.__class__ = type("Deep", (type(task.observe),), {"record": endless(type(task.observe).record)})

@@ -69,6 +69,7 @@ class Turned:
         return {name: (values.grad + self.off * recurrent).tolist() for name, values in tensors.items()}
 
 
+@pytest.mark.slow
 def test_both_kinds_of_operators_of_a_peer_are_checked():
     few = {variant: dict.fromkeys(SIGNALS[variant], 2) for variant in VARIANTS["stlcgpp"]}
     for variant, counts in few.items():

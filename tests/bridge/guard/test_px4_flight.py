@@ -171,7 +171,8 @@ def test_a_mission_that_begins_in_the_air_begins_where_it_should(lockstep, artif
     assert field.monitor.mission.results[-1]["verdict"] == "satisfied" and field.height > 0.5
 
 
-@pytest.mark.parametrize("name", [pytest.param("px4", marks=pytest.mark.slow), "mavros"])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["px4", "mavros"])
 def test_never_waits_for_a_pilot_who_arms_and_switches(lockstep, grounded, name):
     field = Field(lockstep, grounded, name, arm="never")
     field.robot.plant.pilot = False  # ours does it
@@ -225,6 +226,7 @@ def test_silence_hands_a_killed_controllers_robot_to_px4_at_once(lockstep, groun
     assert not field.px4.armed and field.height < 0.06
 
 
+@pytest.mark.slow
 def test_a_guard_that_is_killed_leaves_the_robot_to_px4(field):
     field.fly(2.5)
     field.kill("guard_node")
@@ -285,6 +287,7 @@ def test_after_a_failsafe_nothing_goes_out_and_a_reset_alone_changes_nothing(fie
     assert field.monitor.mission.results[-1]["verdict"] == "satisfied"
 
 
+@pytest.mark.slow
 def test_a_status_that_stops_is_an_autopilot_that_does_not_obey(field):
     field.fly(2.0)
     field.robot.plant.says = lambda time, stamp: []
@@ -293,6 +296,7 @@ def test_a_status_that_stops_is_an_autopilot_that_does_not_obey(field):
     assert field.silent(1.0)
 
 
+@pytest.mark.slow
 def test_checks_that_fail_refuse_the_mission(field):
     field.px4.checks = False
     field.tell("mission/start", 1)

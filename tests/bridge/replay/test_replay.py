@@ -350,6 +350,7 @@ def test_a_bag_of_a_refused_start_says_why_there_is_no_flight(artifact, lockstep
     assert "mission 5 is refused: the guard is" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("late_s", [0.0, 0.0005])
 def test_a_guard_says_that_it_stops_after_its_first_command(late_s, ended, artifact):
     """Between processes an event is some 0.5 ms later than the command that it is about."""
@@ -414,6 +415,7 @@ def test_the_guards_latency_is_by_its_own_clock(bag, artifact):
     assert [found["p50"], found["max"]] == pytest.approx([0.4, 0.4])
 
 
+@pytest.mark.slow
 def test_another_network_shows_where_it_differs(bag, other_artifact):
     """Other weights: what is proposed differs, and what is sent with it, in the rates and not in the thrust."""
     found = again(bag, other_artifact)

@@ -189,6 +189,7 @@ def test_without_them_the_option_is_named(with_goal, tmp_path, capsys):
     assert f"and neither does {other}" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_bag_that_needs_no_more_topics_takes_none(arm_artifact, lockstep_of, tmp_path, capsys):
     """An earlier flight into the same folder may have left a file that is not of this one."""
     field = Held(lockstep_of(Bus()), arm_artifact, strict(0.61), tmp_path / "bag")

@@ -278,6 +278,7 @@ def test_a_chunk_that_the_bag_lacks_is_told_and_without_its_first_one_a_flight_i
     assert not found.flights[1].equal
 
 
+@pytest.mark.slow
 def test_a_bag_without_chunks_is_refused(flown, swaying):
     recording = recorded(flown[0])
     recording.messages[:] = [message for message in recording.messages if not message.topic.endswith("policy/chunk")]

@@ -97,6 +97,7 @@ def test_true_values_leave_no_advantage(ends: bool, gae_lambda: float) -> None:
     torch.testing.assert_close(batch.advantage, torch.zeros_like(batch.advantage), atol=1e-5, rtol=0)
 
 
+@pytest.mark.slow
 def test_the_critic_learns_the_values_of_a_chain_that_time_cuts(tmp_path: Path) -> None:
     env = worlds.Chain(64, length=5, limit=7, ends=False)
     config = PPOConfig(total_steps=64 * 16 * 60, rollout_steps=16, gamma=0.9, minibatches=2, schedule="constant",
@@ -326,7 +327,8 @@ def test_not_worse_than_stable_baselines(tmp_path: Path, capsys: pytest.CaptureF
 # ---------------------------------------------------------------- resuming
 
 
-@pytest.mark.parametrize("where", [pytest.param("before", marks=pytest.mark.slow), "writing"])
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["before", "writing"])
 def test_a_run_that_was_killed_ends_as_if_it_had_not_been(tmp_path: Path, where: str) -> None:
     process = launch("kill", tmp_path / "killed", 4, where)
     assert process.returncode == -signal.SIGKILL, process.stderr
@@ -564,6 +566,7 @@ def test_budgets_and_the_callers_wish_end_a_run(tmp_path: Path) -> None:
     assert iterations(worlds.small(10**6, max_seconds=1e-9)) == 1
 
 
+@pytest.mark.slow
 def test_more_workers_than_rows(tmp_path: Path) -> None:
     config = worlds.small(2, rollout_steps=2, minibatches=32, threads=3, value_clip=0.2)
     result = train(worlds.PointMass(worlds.WORLDS), config, out=tmp_path)

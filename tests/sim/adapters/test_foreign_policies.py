@@ -71,7 +71,7 @@ MODELS = {
 
 @pytest.mark.parametrize("kind, statistics", thinned(
     [(kind, statistics) for kind in MODELS for statistics in (False, True)],
-    keep=[("ppo", True), ("sac", False), ("td3", False)]))
+    keep=[("ppo", True), ("sac", False)]))
 def test_the_artifact_commands_what_predict_does_in_our_environment(kind, statistics, tmp_path):
     env = stable_baselines3.make_vec_env("hover", 3, seed=0, **WILD)
     env = normalized(env) if statistics else env

@@ -122,6 +122,7 @@ def test_draws_go_to_rows_that_fit():
             keyed_random_warp.fill("normal", key, world, world, world, out)
 
 
+@pytest.mark.slow
 def test_an_environment_steps_as_on_the_cpu(monkeypatch):
     def env(name):
         made = make_env(load_task(name), num_worlds=6, seed=4, threads=1, sensors={"noise": {"joint_pos": 0.01}})

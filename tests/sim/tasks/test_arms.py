@@ -59,7 +59,7 @@ def episodes(env, act):
 
 
 @pytest.mark.parametrize("name, worlds", thinned(
-    [(name, worlds) for name in TASKS for worlds in (16, 128)], keep=[("reach", 16), ("lift", 16)]))
+    [(name, worlds) for name in TASKS for worlds in (16, 128)], keep=[("reach", 16)]))
 def test_a_controller_by_hand_does_it(name, worlds):
     env = env_of(name, worlds)
     success, length, trace = episodes(env, EXPERTS[name](env.task, worlds))
@@ -93,7 +93,7 @@ def test_pegs_of_other_shapes_and_clearances_fit(kind, clearance):
 
 @pytest.mark.parametrize(("name", "settings"), thinned(
     [*((name, {}) for name in TASKS), ("reach", {"stiffness": 0.2}), ("peg", {"stiffness": 0.2})],
-    keep=[("push", {}), ("peg", {}), ("drawer", {}), ("reach", {"stiffness": 0.2})]))
+    keep=[("push", {}), ("drawer", {}), ("reach", {"stiffness": 0.2})]))
 def test_compiled_maps_are_the_plain_ones(name, settings):
     task = load_task(name, **settings)
     a, b = (env_of(task, 5, compiled=c, mid_episode_starts=0.5 if name in MID_EPISODE else 0.0) for c in (True, False))
@@ -134,7 +134,7 @@ def test_a_fresh_policy_exports_and_its_artifact_tests_itself(name, tmp_path):
         np.testing.assert_allclose(got, golden[f"commands.{task.command}"][k], atol=2e-5, rtol=0)
 
 
-@pytest.mark.parametrize("name", thinned(MID_EPISODE, keep=["lift", "drawer"]))
+@pytest.mark.parametrize("name", thinned(MID_EPISODE, keep=["lift"]))
 def test_mid_episode_starts_are_sound(name):
     env = env_of(name, 128, mid_episode_starts=1.0)
     env.reset()
@@ -322,9 +322,8 @@ def test_reward_of_drawer():
         assert reward_of(task, [0.0] * 7, **{**at, **change})[1]
 
 
-@pytest.mark.parametrize(("name", "module"), [
-    ("reach", reach), *(pytest.param(*rest, marks=pytest.mark.slow) for rest in (
-        ("lift", lift), ("peg", peg), ("drawer", drawer)))])
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "module"), [("reach", reach), ("lift", lift), ("peg", peg), ("drawer", drawer)])
 def test_every_weight_of_a_reward_matters(name, module):
     env = env_of(name, 2)
     _, _, trace = episodes(env, EXPERTS[name](env.task, 2))

@@ -42,7 +42,7 @@ def tilt(attitude: np.ndarray) -> float:
     return float(np.degrees(np.arccos(np.clip(up[2], -1.0, 1.0))))
 
 
-FEW = (0, 3, 5, 8, 9, 11)  # of each kind of fault one
+FEW = (0, 3, 8, 9)  # a state that is frozen, one that is late, a velocity and rates that lie
 
 
 @pytest.mark.parametrize("fault, at_s", thinned(
@@ -102,7 +102,7 @@ LIGHT, HEAVY, STRONG, WEAK = {"mass": 0.027}, {"mass": 0.034}, {"motor_gain": 1.
 @pytest.mark.parametrize("changes, fault", thinned([
     (LIGHT, None), (LIGHT, BIASED), (LIGHT, LIES), (HEAVY, None), (HEAVY, CLIMBS), (STRONG, None), (STRONG, BIASED),
     (WEAK, BIASED), (WEAK, CLIMBS), ({**LIGHT, **STRONG}, None), ({**HEAVY, **WEAK}, LIES)],
-    keep=[(HEAVY, CLIMBS), ({**HEAVY, **WEAK}, LIES)]), ids=str)  # light ones take off in test_level_takeoff.py
+    keep=[({**HEAVY, **WEAK}, LIES)]), ids=str)  # light ones take off in test_level_takeoff.py
 def test_a_robot_of_any_published_mass_and_strength_is_brought_down(
         changes, fault, artifact, lockstep_of, tmp_path, monkeypatch):
     """Its motors carry it until it is down, whatever its velocity says: no cut by time, no climb, no fall."""
@@ -128,7 +128,7 @@ def test_a_robot_of_any_published_mass_and_strength_is_brought_down(
 
 @pytest.mark.parametrize("at_s, stop_s", thinned(  # stop_s: the operator's, after the fault
     [(at_s, stop_s) for at_s in (1.0, 3.2) for stop_s in (0.02, 0.3, None)],
-    keep=[(1.0, 0.3), (3.2, None)]))
+    keep=[(1.0, 0.3)]))
 def test_an_attitude_that_stands_alone_turns_nobody_over(at_s, stop_s, artifact, lockstep_of, tmp_path, monkeypatch):
     """The place lives on: MAVROS joins it with the newest attitude, whose stream may have stopped."""
     from temporeal_bridge.transports.memory_bus import Bus
@@ -182,6 +182,7 @@ def test_a_state_is_late_by_its_own_clock_and_not_because_one_was_set(wall, thei
     assert monitor.sees_attitude(11.5) == sees
 
 
+@pytest.mark.slow
 def test_clocks_that_drift_apart_make_no_state_late():
     parts = [(1.0, 0.0, -5e-4 * second) for second in range(600)]
     assert watched(*parts).sees_attitude(610.0)
@@ -313,9 +314,9 @@ def test_the_operators_second_word_lets_down_what_levels(topic, standing, monkey
     assert running(flown, 20.0) < 2.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("again", [
-    pytest.param(("mission/stop", EMPTY, {}), marks=pytest.mark.slow),
-    ("estop", "std_msgs/msg/Bool", {"data": True})], ids=lambda again: again[0])
+    ("mission/stop", EMPTY, {}), ("estop", "std_msgs/msg/Bool", {"data": True})], ids=lambda again: again[0])
 def test_a_word_that_is_repeated_is_one_word(again, standing, monkeypatch):
     """`ros2 topic pub` says it every second, a button that is set ten times: it would fall while it still sinks."""
     monkeypatch.setattr(level, "STANDS_S", np.inf)
@@ -329,6 +330,7 @@ def test_a_word_that_is_repeated_is_one_word(again, standing, monkeypatch):
     assert flown.guard.active_stop.under_way.action == "level" and flown.guard.active_stop.under_way.told is None
 
 
+@pytest.mark.slow
 def test_what_was_held_as_it_flew_does_not_climb_away_when_it_comes_free(artifact, lockstep_of, tmp_path):
     """Its thrust was 1.31 of its weight, and hovered: it rose from 0.92 to 1.89 m."""
     from temporeal_bridge.transports.memory_bus import Bus

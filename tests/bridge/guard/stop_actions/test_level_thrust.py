@@ -206,6 +206,7 @@ def test_a_fall_after_a_policy_cut_its_thrust_is_braked(begun):
     assert down(begun)[1] > -0.5
 
 
+@pytest.mark.slow
 def test_a_stop_brakes_sideways(begun):
     """1.1 m/s at the fence: it came down 2.6 m behind it."""
     steered(begun, lambda t: (1.5, 0.0, 1.0 if t < 1.0 else 0.0))
