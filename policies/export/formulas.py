@@ -44,7 +44,7 @@ def formula_spec(
         MISSION, SIZE, LEGS, world.signal, world.keep, {k: float(v) for k, v in world.constants.items()},
         observe.follower.slack, observe.follower.margin, float(speed), per_axis, float(world.horizon_s),
         world.radius, world.avoid_radius, float(calibration["slope"]), float(calibration["offset"]), float(validation),
-        randomized)
+        randomized, world.room)
 
 
 def forecast_of(run: Path, task: Task) -> tuple[nn.Module, FormulaSpec]:

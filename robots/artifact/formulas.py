@@ -42,6 +42,7 @@ class FormulaSpec:
         validation: share of formulas of the validation family that were satisfied, with this planner and judge.
         randomized: whether these flights, which calibrated the forecast, were under the randomization of the training
             (``training.randomize`` of the manifest); else without noise, latency and randomization.
+        room: m that planned ways keep from what must be kept out of; 0: they are straight.
     """
 
     signal: str
@@ -61,6 +62,7 @@ class FormulaSpec:
     offset: float
     validation: float
     randomized: bool = False
+    room: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("signal", "position"):
@@ -80,8 +82,8 @@ class FormulaSpec:
             raise ValueError(f"formulas: constants are at most {MOST_CONSTANTS} numbers by name, of {LARGEST:g} at "
                              f"most, got {self.constants!r:.80}")
         for name, least, most in (("slack", 0.0, 1e3), ("margin", 0.0, 1e3), ("speed", 1e-6, 1e3),
-                                  ("horizon_s", 1e-3, 1e5), ("slope", 0.0, 1e6), ("offset", -1e6, 1e6),
-                                  ("validation", 0.0, 1.0)):
+                                  ("horizon_s", 1e-3, 1e5), ("room", 0.0, 1e3), ("slope", 0.0, 1e6),
+                                  ("offset", -1e6, 1e6), ("validation", 0.0, 1.0)):
             if not is_number(value := getattr(self, name)) or not least <= value <= most:
                 raise ValueError(f"formulas: {name} is a number from {least:g} to {most:g}, got {value!r:.60}")
         for name in ("radius", "avoid_radius"):
@@ -93,6 +95,9 @@ class FormulaSpec:
         if not self.slack < self.radius[0]:
             raise ValueError(f"formulas: slack is {self.slack:g} m, and the least radius of places {self.radius[0]:g} "
                              "m; inside of each place there is room for the slack")
+        if 0 < self.room <= self.slack:
+            raise ValueError(f"formulas: room is {self.room:g} m, and slack {self.slack:g} m: corners of ways are "
+                             "places of this size, inside of which there is room for the slack; 0: no corners")
         for name in ("per_axis", "randomized"):
             if type(value := getattr(self, name)) is not bool:
                 raise ValueError(f"formulas: {name} is true or false, got {value!r:.60}")

@@ -193,7 +193,7 @@ OPTIONAL: dict[str, tuple[type, tuple[str, ...]]] = {  # parts that only some ha
     "int8": (Int8Spec, tuple(f.name for f in fields(Int8Spec))),
     "drift": (DriftSpec, tuple(f.name for f in fields(DriftSpec))),
     "formulas": (FormulaSpec, tuple(f.name for f in fields(FormulaSpec)))}
-LATER = ("randomized",)  # that parts came to have: left out where they say nothing, as in manifests of before
+LATER = ("randomized", "room")  # that parts came to have: left out where they say nothing, as in manifests of before
 NEEDED = {CHUNK_VERSION: ("chunk",), REFLEX_VERSION: ("reflex",)}  # parts of these versions, and no others
 MANIFEST_FIELDS = tuple(f.name for f in fields(Manifest) if f.name not in OPTIONAL)
 

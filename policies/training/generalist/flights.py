@@ -159,7 +159,7 @@ def guided(formula: Formula, world: World, travel: Travel, judge: Judge | None) 
         ways = ways_of(formula, world.dt, world.signal)
     except FormulaError:
         ways = ()
-    return Guide(ways, travel, judge, world.dt)
+    return Guide(ways, travel, judge, world.dt, world.room)
 
 
 def begun(guide: Guide, point: Sequence[float]) -> Plan | None:

@@ -49,6 +49,7 @@ class World:
         hold_s: least and greatest time to stay.
         deadline: least and greatest factor on the time that the witness takes: 1 would leave none to spare.
         wait: greatest share of a window before which a hit does not count, where a window begins later.
+        room: m that ways of a planner keep from what must be kept out of; 0: they are straight.
         depth: how far inside a place the witness goes. margin: least robustness of a witness.
         horizon_s: longest horizon.
         home: where each start is; None: drawn. headed: a start has a heading, which is drawn.
@@ -76,6 +77,7 @@ class World:
     margin: float
     horizon_s: float
     height: float = 0.0
+    room: float = 0.0
     speed: float = 0.0
     acceleration: float = 0.0
     home: tuple[float, float, float] | None = None
@@ -110,8 +112,8 @@ class World:
                              "time")
         for name, low, high in (("dt", 1e-3, 10.0), ("gap", 1.0, 10.0), ("wait", 0.0, 1.0),
                                 ("depth", 0.0, self.radius[0]), ("margin", 0.0, self.depth),
-                                ("horizon_s", self.dt, 1e5), ("speed", 0.0, 1e3), ("acceleration", 0.0, 1e4),
-                                ("height", -1e3, 1e3)):
+                                ("horizon_s", self.dt, 1e5), ("room", 0.0, 1e3), ("speed", 0.0, 1e3),
+                                ("acceleration", 0.0, 1e4), ("height", -1e3, 1e3)):
             _within(name, getattr(self, name), low, high)
         if self.horizon_s / self.dt > MOST_SAMPLES:
             raise ValueError(f"horizon_s is {self.horizon_s:g} s, {self.horizon_s / self.dt:.0f} samples; at most "

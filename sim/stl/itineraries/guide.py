@@ -46,7 +46,7 @@ class Rest:
 
 
 class Guide:
-    """Plans one mission. ``dt`` s: control period.
+    """Plans one mission. ``dt`` s: control period. ``room`` m: that ways keep from what must be kept out of; 0: none.
 
     Attributes:
         plan: what is followed now; None: no order of places satisfies the times.
@@ -55,8 +55,8 @@ class Guide:
         known: legs of the plan that were hit, when the rest was last planned. rest: a plan that is being made.
     """
 
-    def __init__(self, ways: Ways, travel: Travel, judge: Judge | None, dt: float) -> None:
-        self.ways, self.travel, self.judge = tuple(ways), travel, judge
+    def __init__(self, ways: Ways, travel: Travel, judge: Judge | None, dt: float, room: float = 0.0) -> None:
+        self.ways, self.travel, self.judge, self.room = tuple(ways), travel, judge, room
         self.often, self.most = dt >= OFTEN, inf if dt >= OFTEN else PER_STEP
         self.plan: Plan | None = None
         self.begun: Begun | None = None
@@ -68,7 +68,7 @@ class Guide:
     def begin(self, point: Numbers) -> Plan | None:
         """The plan from the start of a mission."""
         self.rest, self.known, self.entered = None, 0, False
-        self._follow(plan(self.ways, point, self.travel, self.judge), None, 0, point)
+        self._follow(plan(self.ways, point, self.travel, self.judge, room=self.room), None, 0, point)
         return self.plan
 
     def step(
@@ -120,7 +120,7 @@ class Guide:
                       (*before.times, *(hit for _, hit in asked_for)))
         kept = of_formula(own.groups[len(hits):])
         work = Work(planning(self.ways, point, self.travel, self.judge, now=now, begun=begun, kept=kept, around=around,
-                             same=around and self.entered))
+                             same=around and self.entered, room=self.room))
         return Rest(work, begun, now, point, kept, around)
 
     def _done(self, rest: Rest) -> Plan | None:

@@ -18,12 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from temporeal.sim.stl.itineraries.asked import Asked, asked, choices
-from temporeal.sim.stl.itineraries.detours import detours
+from temporeal.sim.stl.itineraries.detours import detours, of_formula
 from temporeal.sim.stl.itineraries.itinerary import START, Itinerary, rest
 from temporeal.sim.stl.itineraries.moving import about
 from temporeal.sim.stl.itineraries.pieces import Pieces, whole
 from temporeal.sim.stl.itineraries.program import LEGS, SIZE, TooLong, program
 from temporeal.sim.stl.itineraries.regions import NotARegion, Numbers, Region, distance
+from temporeal.sim.stl.itineraries.routes import routed
 from temporeal.sim.stl.itineraries.search import AMPLE, Begun, Travel, inner, searching
 from temporeal.sim.stl.language.errors import FormulaError
 from temporeal.sim.stl.language.propositional import Formula
@@ -34,8 +35,8 @@ MOST_WAYS, MOST_VISITS = 64, 400
 """Alternatives that are searched, and their time variables together: of more the plan would not be there in time."""
 FEW_ORDERS, SMALL = 4, 0.05
 """Orders that are judged beside ways around; m: the least size of a point of these."""
-JUDGED = 25.0
-"""What a batch of the judge costs, in small pieces (:mod:`temporeal.sim.stl.itineraries.pieces`)."""
+JUDGED, ROUTED = 25.0, 5.0
+"""What a batch of the judge costs, and a way past obstacles (:mod:`temporeal.sim.stl.itineraries.pieces`)."""
 PATIENCE = 0.05
 """Of a chance: by how much another order must be better, for the one that is followed to be left."""
 TRUSTED = 0.5
@@ -88,19 +89,23 @@ def ways_of(formula: Formula, dt: float, position: str = "") -> tuple[Asked, ...
 def plan(
     ways: Sequence[Asked], point: Numbers, travel: Travel, judge: Judge | None = None, *, now: int = 0,
     begun: Begun | None = None, kept: tuple[tuple[int, ...], ...] = (), around: bool = False, same: bool = False,
+    room: float = 0.0,
 ) -> Plan | None:
     """The result of :func:`planning`, at once."""
-    return whole(planning(ways, point, travel, judge, now=now, begun=begun, kept=kept, around=around, same=same))
+    return whole(planning(ways, point, travel, judge, now=now, begun=begun, kept=kept, around=around, same=same,
+                          room=room))
 
 
 def planning(
     ways: Sequence[Asked], point: Numbers, travel: Travel, judge: Judge | None = None, *, now: int = 0,
     begun: Begun | None = None, kept: tuple[tuple[int, ...], ...] = (), around: bool = False, same: bool = False,
+    room: float = 0.0,
 ) -> Pieces[Plan | None]:
     """The itinerary with the best chance from ``point`` at sample ``now``, by the judge; by the search's slack without
     one. Of a mission that was ``begun`` it is the rest, and the order ``kept`` so far stays unless another one's chance
-    is higher by ``PATIENCE``. ``around``: also by ways around; ``same``: in no order but the one ``kept``. None where
-    no order of places satisfies the times."""
+    is higher by ``PATIENCE``. ``around``: also by ways around; ``same``: in no order but the one ``kept``. ``room``: m
+    that the way to the first place keeps from what it must keep out of (:func:`routes.routed`); 0: it is straight. None
+    where no order of places satisfies the times."""
     found = yield from searching(ways, point, travel, now=now, begun=begun)
     if begun is not None:
         found = [rest(each, begun.times) for each in found]
@@ -110,6 +115,10 @@ def planning(
     if around and found[0].legs and (place := found[0].legs[0].region) is not None:
         yield FEW_ORDERS
         found = [*found[:FEW_ORDERS], *detours(found[0], point, now, travel, max(inner(place), SMALL))]
+    if room > 0:
+        for k, each in enumerate(found):
+            yield ROUTED
+            found[k] = routed(each, point, now, travel, room)
     yield 0.5 * len(found)
     found, programs = written(found)
     if judge is None:
@@ -122,8 +131,9 @@ def planning(
     yield len(found)
     chance_of = [whole_chance(each, own) if possible(each, point, now) else 0.0 for each, own in zip(found, chances)]
     least = TRUSTED * min(found[0].slack, AMPLE) if not around else min(0.0, found[0].slack)
-    best = int(np.argmax([(chance if each.slack >= least else chance - 1.0) + PATIENCE * (each.groups == kept)
-                          for chance, each in zip(chance_of, found)]))
+    patience = [PATIENCE * (of_formula(each.groups) == kept) for each in found]
+    best = int(np.argmax([(chance if each.slack >= least else chance - 1.0) + more
+                          for chance, each, more in zip(chance_of, found, patience)]))
     expected = replace(found[best], times=tuple(int(t) for t in times[best][: len(found[best].times)]))
     return Plan(expected, programs[best], tuple(map(float, chances[best])), chance_of[best])
 

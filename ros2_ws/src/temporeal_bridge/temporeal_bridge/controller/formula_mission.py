@@ -70,7 +70,7 @@ class FormulaMission:
         began = perf_counter()
         point = numbers(signals[self.of.position])
         guide = Guide(self._ways(signals), straight(self.of.speed, self.dt, self.of.per_axis),
-                      self.artifact.judged, self.dt)
+                      self.artifact.judged, self.dt, self.of.room)
         try:
             found = guide.begin(point)
         except ArithmeticError as error:
