@@ -100,7 +100,6 @@ def test_the_watch_reads_no_secret_from_words(bench: worker.Bench) -> None:
     assert "outside: a variable of the environment was read" in seen.wrong
 
 
-@pytest.mark.slow
 def test_eval_of_a_strangers_artifact_starts_no_program(
     examples: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
