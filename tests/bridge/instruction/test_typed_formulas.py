@@ -15,13 +15,14 @@ import yaml
 pytest.importorskip("mujoco")
 pytest.importorskip("torch")
 
-from tests.bridge.instruction.flown_formulas import PLACES, ROBOT, write
+from tests.bridge.instruction.flown_formulas import PLACES, RATE_HZ, ROBOT, write
 
 from temporeal.robots.artifact.loading import load_manifest
 from temporeal.robots.artifact.manifest import ArtifactError
 from temporeal.robots.artifact.runtime import Artifact
 from temporeal.sim.stl.instructions.vocabulary import InstructionError
 from temporeal.sim.stl.itineraries.program import split
+from temporeal_bridge import monitor_node
 from temporeal_bridge.codecs.table import STATE_CODECS
 from temporeal_bridge.controller.formula_mission import NOMINAL
 from temporeal_bridge.controller.instructed import Instructed
@@ -214,6 +215,15 @@ def test_the_policys_arena_is_part_of_every_mission(fitting):
     assert found.notes == () and typed(*fitting, found.text).mission == found.mission
     assert "places with a half width of 0.1 m; trained on 0.25 to 0.5 m" in typed(
         *fitting, "F[0,4] (max(abs(base_pos_w.x), abs(base_pos_w.y), abs(base_pos_w.z - 1)) < 0.1)").notes
+
+
+def test_nested_formulas_are_compiled_before_the_node_is_ready(fitting, monkeypatch):
+    """The first one that was typed kept its mission waiting for half a minute, where nothing was cached."""
+    compiled = []
+    monkeypatch.setattr(monitor_node, "real_time_monitor", lambda formula, dt: compiled.append((str(formula), dt)))
+    MonitorNode(MemoryTransport(Bus(), "monitor", "/cf1"), *fitting)
+    ((text, dt),) = compiled
+    assert text.count("F[") == 2 and dt == pytest.approx(1.0 / RATE_HZ)
 
 
 def test_what_is_refused_is_answered_and_nothing_moves(lockstep, flies):

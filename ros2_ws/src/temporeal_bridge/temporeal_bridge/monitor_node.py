@@ -41,8 +41,12 @@ import numpy as np
 
 from temporeal.robots.artifact.loading import load_manifest
 from temporeal.robots.artifact.manifest import Manifest, check_robot, identity, mission_digest, to_json
+from temporeal.robots.signals import SignalSpec, schema
 from temporeal.robots.spec import RobotSpec
+from temporeal.sim.stl.language.parse import parse
 from temporeal.sim.stl.language.queries import signals_in
+from temporeal.sim.stl.language.text import number_text
+from temporeal.sim.stl.monitoring.monitor import real_time_monitor
 from temporeal_bridge.instruction.sentences import (
     TEXT,
     TOLD,
@@ -79,6 +83,14 @@ def warn(text: str) -> None:
     print(f"monitor_node: warning: {text}", file=sys.stderr, flush=True)
 
 
+def warm(position: str, dt: float) -> None:
+    """Compile what judges nested formulas, which takes up to half a minute where nothing is cached: a mission that is
+    typed must not wait for it."""
+    near = f"norm({position}) < 1"
+    text = f"F[0,{number_text(4 * dt)}] ({near} & F[0,{number_text(4 * dt)}] ({near}))"
+    real_time_monitor(parse(text, schema(SignalSpec(position, (3,), "m"))), dt)
+
+
 class MonitorNode:
     """A :class:`MissionMonitor` on the bus.
 
@@ -97,6 +109,8 @@ class MonitorNode:
             manifest.horizon_s) else {"artifact": "", "mission": ""}
         self.status: MissionStatus | None = None  # the guard's last one, if no words were there to judge it by
         self.told = fixed_text(manifest)
+        if manifest.formulas is not None:
+            warm(manifest.formulas.position, 1.0 / manifest.rate_hz)
         first, trace, about = self._mission(self.told)
         self.mission = MissionMonitor(first, robot, interface, self._announce, warn=warn, warn_below=warn_below,
                                       wanted=wanted, trace=trace, about=about)

@@ -18,6 +18,7 @@ from temporeal_bridge.transports.transport import QOS, Endpoint, Received, Trans
 
 READY_S = 30.0  # for the processes to start, on a busy machine
 RENDERER_S = 60.0  # more for a renderer, whose kernels may be compiled first
+COMPILE_S = 60.0  # more for what judges any formula, which may be compiled first
 RESET_S = 5.0
 AGAIN_S = 0.6  # interval between resets that the guard refused: soon after a stop it accepts none (RESET_AFTER_S there)
 AFTER_S = 10.0  # beyond the mission's horizon, for its verdict

@@ -29,6 +29,7 @@ from temporeal_bridge.instruction.sentences import formula_is_of_words, is_told,
 from temporeal_bridge.interface.interface import Interface
 from temporeal_bridge.interface.loading import interface_file, load_interface
 from temporeal_bridge.launching.conductor import (
+    COMPILE_S,
     FAILED,
     READY_S,
     RENDERER_S,
@@ -162,6 +163,7 @@ def fly(
             pilot.folder = None if manifest.chunk is None else mailbox.new_folder()
             pilot.dresses, pilot.forecast = formula_is_of_words(manifest), forecast
             pilot.ready_s += RENDERER_S if interface.pictures else 0.0
+            pilot.ready_s += COMPILE_S if manifest.formulas is not None else 0.0
             launch(pilot)
         bag = fresh(out / "bag")
         names = [word for p in pilots for word in ("--of", p.namespace)]
