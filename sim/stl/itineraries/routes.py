@@ -35,7 +35,7 @@ def routed(found: Itinerary, point: Numbers, now: int, travel: Travel, room: flo
     goal, kept = found.places[0], asked_meanwhile(found, now)
     discs = around([each for each in kept if not each.inside and beside(each, point, goal, room)], point, goal, room)
     ends = np.array([point[:2], goal[:2]])
-    if free(ends[:1], ends[1:], discs).all():
+    if free(ends[:1], ends[1:], discs).all() or (ends[0] == ends[1]).all():
         return found
     corners = corners_of(discs, [each for each in kept if each.inside], 0.5 * (point[2] + goal[2]), room)
     nodes = np.concatenate([ends, corners])
